@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 
 #include "alg/common/output/model_file.hpp"
 #include "alg/common/output/warning.hpp"
+#include "alg/common/solvers/cpu_dispatch.hpp"
 
 namespace paracel::alg {
 
@@ -53,31 +55,75 @@ void agree_on(Comm comm, const std::string& wrong) {
   }
 }
 
+/// The sum of term(k) for k from `begin` to `end`, in four parts whose order is always the same, so that additions need
+/// not wait for one another.
+template <class F>
+PARACEL_INLINE double sum_of(std::uint64_t begin, std::uint64_t end, F&& term) {
+  double part[4] = {0, 0, 0, 0};
+  auto k = begin;
+  for (; k + 4 <= end; k += 4) {
+    for (unsigned l = 0; l < 4; ++l) part[l] += term(k + l);
+  }
+  for (; k < end; ++k) part[0] += term(k);
+  return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+/// g(t) = sum mass w / (w + rest t), and -g'(t), by vectors of four.
+PARACEL_INLINE void sum_body(const double* mass, const double* weight, const double* rest, std::size_t n, double t,
+                             double& g, double& slope) {
+  using four = double __attribute__((vector_size(32)));
+  const auto at = [](const double* from) {
+    four v;
+    std::memcpy(&v, from, sizeof(v));
+    return v;
+  };
+  four all_g{};
+  four all_slope{};
+  const auto add = [&](four m, four w, four r) {
+    const four d = 1 / (w + r * t);
+    const four part = m * w * d;
+    all_g += part;
+    all_slope += part * r * d;
+  };
+  std::size_t k = 0;
+  for (; k + 4 <= n; k += 4) add(at(mass + k), at(weight + k), at(rest + k));
+  if (k < n) {
+    // The last ones, and edges without mass.
+    four m{};
+    four w = four{} + 1;
+    four r{};
+    std::memcpy(&m, mass + k, (n - k) * sizeof(double));
+    std::memcpy(&w, weight + k, (n - k) * sizeof(double));
+    std::memcpy(&r, rest + k, (n - k) * sizeof(double));
+    add(m, w, r);
+  }
+  g = (all_g[0] + all_g[1]) + (all_g[2] + all_g[3]);
+  slope = (all_slope[0] + all_slope[1]) + (all_slope[2] + all_slope[3]);
+}
+
 }  // namespace
 
-double steady_root(std::span<const steady_edge> edges, double target, double from) {
-  double most = 0;
-  for (const auto& e : edges) most += e.mass;
+double steady_root(const steady_edges& edges, double target, double from) {
+  static const auto sums = compiled_for<&sum_body>::this_cpu();
+  constexpr double small_step = 1e-7;
+  const auto n = edges.mass.size();
+  const double most = sum_of(0, n, [&](std::uint64_t k) { return edges.mass[k]; });
   if (!(most > target)) return std::numeric_limits<double>::infinity();
-  // g(t) = sum mass w / (w + rest t) at t = 1/x falls from `most`; 1/g is concave, so a Newton step from beyond the
-  // root ends before it, and all further steps approach it from there.
+  // g(t) at t = 1/x falls from `most`; 1/g is concave, so a Newton step from beyond the root ends before it, and all
+  // further steps approach it from there. The error after a step is about the square of the step, relative to t.
   double t = 1 / from;
   bool before = false;
   for (int step = 0; step < 200; ++step) {
     double g = 0;
     double slope = 0;
-    for (const auto& e : edges) {
-      const double d = 1 / (e.weight + e.rest * t);
-      const double part = e.mass * e.weight * d;
-      g += part;
-      slope += part * e.rest * d;
-    }
+    sums(edges.mass.data(), edges.weight.data(), edges.rest.data(), n, t, g, slope);
     double next = t - (1 / g - 1 / target) * g * g / slope;
     if (before && !(next > t)) break;  // converged to the last digit
     before = before || g >= target;
     if (!(next > 0)) next = t / 16;
-    if (next == t) break;
+    const bool last = std::abs(next - t) <= small_step * t;
     t = next;
+    if (last) break;
   }
   return 1 / t;
 }
@@ -225,26 +271,29 @@ void steady_state_inversion::measure(com_context& c, bool improve) {
   auto& found = c.put_obj("found", numbers(found_count));
   auto& received = c.put_obj("received", numbers(right_.own()));
   auto& better = c.put_obj("better", numbers(right_.own()));
-  std::vector<steady_edge> edges;
+  steady_edges edges;
   for (std::size_t j = 0; j < right_.own(); ++j) {
     const double p = right_.p[j];
     const double score = better[j] = scores[right_.first + j];
-    double q = 0;
-    for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) q += right_.weight[k] * rates[right_.other[k]];
-    q *= score;
+    const double q = score * sum_of(right_.begin[j], right_.begin[j + 1],
+                                    [&](std::uint64_t k) { return right_.weight[k] * rates[right_.other[k]]; });
     received[j] = q;
     found[distance] += std::abs(q - p);
     if (q >= p * (1 - settings_.epsilon)) continue;
     found[vertices] += 1;
     found[lacking] += p * (1 - settings_.epsilon) - q;
     if (!improve) continue;
-    edges.clear();
+    edges.resize(right_.begin[j + 1] - right_.begin[j]);
+    std::size_t n = 0;
     for (auto k = right_.begin[j]; k < right_.begin[j + 1]; ++k) {
       const auto i = right_.other[k];
       const double w = right_.weight[k];
-      // In place: a temporary of push_back would be written in parts and read as a whole, which stalls.
-      if (all_p_[i] > 0) edges.emplace_back() = {all_p_[i], w, std::max(0.0, sums[i] - w * score)};
+      edges.mass[n] = all_p_[i];
+      edges.weight[n] = w;
+      edges.rest[n] = std::max(0.0, sums[i] - w * score);
+      n += all_p_[i] > 0 ? 1 : 0;
     }
+    edges.resize(n);
     const double x = steady_root(edges, p * (1 - settings_.epsilon / 2), score);
     if (x < score_limit) better[j] = std::max(x, score);
     else found[hopeless] = 1;
@@ -258,9 +307,8 @@ void steady_state_inversion::iterate() {
     const auto& scores = c.get_obj<numbers>("scores");
     auto& sums = c.put_obj("sums", numbers());
     for (std::size_t i = 0; i < left_.own(); ++i) {
-      double sum = 0;
-      for (auto k = left_.begin[i]; k < left_.begin[i + 1]; ++k) sum += left_.weight[k] * scores[left_.other[k]];
-      sums.push_back(sum);
+      sums.push_back(sum_of(left_.begin[i], left_.begin[i + 1],
+                            [&](std::uint64_t k) { return left_.weight[k] * scores[left_.other[k]]; }));
     }
   });
   q.add(all_gather("sums"));

@@ -16,16 +16,17 @@
 namespace paracel::alg {
 namespace {
 
-double received(const std::vector<steady_edge>& edges, double x) {
+double received(const steady_edges& edges, double x) {
   double q = 0;
-  for (const auto& e : edges) q += e.mass * e.weight * x / (e.weight * x + e.rest);
+  for (std::size_t k = 0; k < edges.mass.size(); ++k)
+    q += edges.mass[k] * edges.weight[k] * x / (edges.weight[k] * x + edges.rest[k]);
   return q;
 }
 
 TEST(SteadyRoot, OfOneEdgeIsTheClosedForm) {
   // m w x / (w x + c) = t  =>  x = t c / (w (m - t))
   for (const double target : {1e-9, 0.1, 0.29999}) {
-    const std::vector<steady_edge> edges{{0.3, 2, 5}};
+    const steady_edges edges{{0.3}, {2}, {5}};
     EXPECT_NEAR(steady_root(edges, target, 1e-12) / (target * 5 / (2 * (0.3 - target))), 1, 1e-9);
   }
 }
@@ -33,16 +34,18 @@ TEST(SteadyRoot, OfOneEdgeIsTheClosedForm) {
 TEST(SteadyRoot, GivesTheTargetForManyEdgesFromAnyStartBelow) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     counter_random random(seed);
-    std::vector<steady_edge> edges;
+    steady_edges edges;
     double most = 0;
     for (std::uint64_t n = 1 + random.below(20); n > 0; --n) {
       const double rest = random.below(5) == 0 ? 0 : std::exp(5 * random.normal());
-      edges.push_back({random.uniform_above_zero(), std::exp(2 * random.normal()), rest});
-      most += edges.back().mass;
+      edges.mass.push_back(random.uniform_above_zero());
+      edges.weight.push_back(std::exp(2 * random.normal()));
+      edges.rest.push_back(rest);
+      most += edges.mass.back();
     }
-    edges[0].rest = 1;  // otherwise the whole mass arrives for any x
+    edges.rest[0] = 1;  // otherwise the whole mass arrives for any x
     double floor = 0;
-    for (const auto& e : edges) floor += e.rest == 0 ? e.mass : 0;
+    for (std::size_t k = 0; k < edges.mass.size(); ++k) floor += edges.rest[k] == 0 ? edges.mass[k] : 0;
     const double target = floor + (most - floor) * (0.001 + 0.99 * random.uniform());
     const double x = steady_root(edges, target, 1e-30);
     EXPECT_NEAR(received(edges, x) / target, 1, 1e-12) << seed;
@@ -51,7 +54,7 @@ TEST(SteadyRoot, GivesTheTargetForManyEdgesFromAnyStartBelow) {
 }
 
 TEST(SteadyRoot, IsInfiniteWhenAllMassesDoNotExceedTheTarget) {
-  const std::vector<steady_edge> edges{{0.25, 1, 1}, {0.25, 1, 1}};
+  const steady_edges edges{{0.25, 0.25}, {1, 1}, {1, 1}};
   EXPECT_EQ(steady_root(edges, 0.5, 1), std::numeric_limits<double>::infinity());
   EXPECT_EQ(steady_root({}, 0.5, 1), std::numeric_limits<double>::infinity());
 }
