@@ -59,10 +59,13 @@ class weight_tree {
   [[nodiscard]] double total() const { return node_[1]; }
   [[nodiscard]] const double* leaf() const { return node_.data() + leaves_; }
   void set(std::size_t k, double weight) {
+    // Recomputed from both children and not by a difference, so that errors do not accumulate. The changed child's sum
+    // stays in a register: read from memory, each level would wait for the store of the one below.
     std::size_t n = leaves_ + k;
-    node_[n] = weight;
-    // Recomputed from both children and not by a difference, so that errors do not accumulate.
-    for (n >>= 1U; n > 0; n >>= 1U) node_[n] = node_[2 * n] + node_[2 * n + 1];
+    for (node_[n] = weight; n > 1; node_[n] = weight) {
+      weight += node_[n ^ 1U];
+      n >>= 1U;
+    }
   }
   template <class F>
   void set_all(std::size_t n, F&& weight) {
@@ -265,14 +268,27 @@ class lda_sampler {
 
       const std::uint32_t n = word_size_[w];
       double sum = 0;
-      for (std::uint32_t j = 0; j < n; ++j) {
+      std::uint32_t j = 0;
+      // By four, so that only every fourth addition waits for the one before.
+      for (; j + 4 <= n; j += 4) {
+        const auto part = [&](std::uint32_t k) { return count[list[k]] * weight[list[k]]; };
+        const double one = part(j);
+        const double two = one + part(j + 1);
+        const double three = two + part(j + 2);
+        const double four = two + (part(j + 2) + part(j + 3));
+        sums_[j] = sum + one;
+        sums_[j + 1] = sum + two;
+        sums_[j + 2] = sum + three;
+        sums_[j + 3] = sum += four;
+      }
+      for (; j < n; ++j) {
         sum += count[list[j]] * weight[list[j]];
         sums_[j] = sum;
       }
       double at = random.uniform() * (sum + priors_.beta * tree_.total());
       std::uint32_t now = 0;
       if (at < sum) {
-        std::uint32_t j = 0;
+        j = 0;
         while (sums_[j] <= at) ++j;
         now = list[j];
       } else {
