@@ -11,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from python_support import BUILD, PYTHON, TOOLS, build_wheel, unpack, why_not  # noqa: E402
-from process_support import clean_environment, main  # noqa: E402
+from process_support import clean_environment, main, patient, processes_of  # noqa: E402
 
 # What every system with a C++ compiler's runtime has.
 BASE = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "libpthread.so.0", "libdl.so.2",
         "librt.so.1", "libresolv.so.2"}
+METRICS = os.path.exists(os.path.join(BUILD, "lib", "libparacel_metrics.so"))
 WHEELHOUSE = os.path.join(TOOLS, "wheels")
 
 PROGRAM = """
@@ -45,6 +47,19 @@ class Job(paracel.Paralg):
             with open("/proc/self/maps") as maps:
                 loaded = {line.split()[5] for line in maps if ".so" in line}
             print("\\n".join(sorted(loaded)))
+
+paracel.run(Job)
+"""
+
+WAITS = """
+import os, time
+import paracel
+
+class Job(paracel.Paralg):
+    def solve(self):
+        self.update("sum", 1.0)
+        while not os.path.exists("enough"):
+            time.sleep(0.02)
 
 paracel.run(Job)
 """
@@ -95,7 +110,8 @@ class Wheel(unittest.TestCase):
                 self.assertTrue(inside or name in BASE or mpi, f"{path} needs {name}")
         self.assertTrue(any(name.startswith("libzmq-") for name in seen), seen)  # so that no other libzmq is ours
         if shutil.which("dpkg-query"):
-            self.assertIn("libzmq5", os.listdir(os.path.join(self.package, "_lib", "licences")))
+            licences = {"libzmq5"} | ({"libprometheus-cpp-core1.0", "libprometheus-cpp-pull1.0", "libcivetweb1"} if METRICS else set())
+            self.assertLessEqual(licences, set(os.listdir(os.path.join(self.package, "_lib", "licences"))))
 
     def test_it_is_for_every_python_and_requires_two_packages(self):
         self.assertRegex(os.path.basename(self.wheel), r"^paracel-[0-9.]+-cp310-abi3-.*linux.*\.whl$")
@@ -151,6 +167,37 @@ class Wheel(unittest.TestCase):
             in_job = sorted(os.listdir(os.path.join(place, "model")))
             run(os.path.join(bin_folder, "paracel-lr"), "--cfg_file", "lr.json", cwd=place)
             self.assertTrue(in_job and sorted(os.listdir(os.path.join(place, "model"))), in_job)
+        with self.subTest("metrics of a running job"):
+            written("waits.py", WAITS)
+            command = [prun, "-w", "2", "-p", "1", "--metrics-port", "0", "waits.py"]
+            if METRICS:
+                self.metrics(command, place)
+            else:
+                with self.assertRaisesRegex(AssertionError, "prometheus-cpp"):
+                    run(*command, cwd=place)
+
+    def metrics(self, command, place):
+        """The endpoint answers while the job waits for a file. What the scheduler has loaded is of the wheel."""
+        with subprocess.Popen(command, cwd=place, env=clean_environment(), stdin=subprocess.DEVNULL, text=True,
+                              stderr=subprocess.PIPE) as job:
+            self.addCleanup(job.terminate)
+            said = ""
+            while not (url := re.search(r"metrics at (http://\S+)", said)):
+                line = job.stderr.readline()
+                self.assertTrue(line, f"prun has ended: {said}")
+                said += line
+            name = re.search(r"prun: job (\w+):", said)[1]
+            with urllib.request.urlopen(url[1], timeout=patient(30)) as answer:
+                self.assertIn(f'paracel_job_start_time_seconds{{run="{name}"}}', answer.read().decode())
+            (scheduler,) = [p for p in processes_of(name) if os.path.basename(p.command[0]) == "start_scheduler"]
+            with open(f"/proc/{scheduler.pid}/maps", encoding="utf-8") as maps:
+                loaded = {line.split()[5] for line in maps if "prometheus" in line or "paracel_metrics" in line}
+            self.assertEqual(len(loaded), 3, loaded)
+            self.assertEqual([path for path in loaded if "/site-packages/paracel/_lib/" not in path], [])
+            with open(os.path.join(place, "enough"), "wb"):
+                pass
+            said += job.stderr.read()
+            self.assertEqual(job.wait(), 0, said)
 
     def test_plugins_of_an_installation_with_umask_002(self):
         """Its files are writable by the user's own group."""
