@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//
+// Collectives of doubles among the workers of a job, or (--mpi, under mpirun) Open MPI's own: all-reduce, all-gather,
+// broadcast from each rank in turn, all-to-all. `between_hosts.py` runs both. Rank 0 prints a line of JSON for each
+// operation and length: the microseconds of one, medians of rows of many. A row ends with a barrier.
+//
+// The length is that of the vector which is reduced or sent, of what all ranks together have after an all-gather, and
+// of what one sends in an all-to-all; at least a double for each rank there.
+#define OMPI_SKIP_MPICXX 1
+#include <gflags/gflags.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <paracel/collectives.hpp>
+#include <paracel/main_env.hpp>
+
+#include "tool/bench/bench_support.hpp"
+
+DEFINE_string(server_info, "", "added by prun.py");
+DEFINE_bool(mpi, false, "MPI's own collectives");
+DEFINE_string(bytes, "8,8192,1048576,16777216", "lengths of the vectors");
+DEFINE_string(operations, "all_reduce,all_gather,broadcast,all_to_all", "which ones");
+DEFINE_int32(rows, 7, "of which the median is taken");
+DEFINE_double(row_ms, 60, "about as long takes a row");
+
+namespace {
+
+using namespace paracel;
+using numbers = std::vector<double>;
+
+/// The operations of one implementation.
+class side {
+ public:
+  side() = default;
+  side(const side&) = delete;
+  side& operator=(const side&) = delete;
+  virtual ~side() = default;
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  virtual void all_reduce(numbers& v) = 0;
+  /// `all`: what all ranks have sent, in rank order.
+  virtual void all_gather(const numbers& mine, numbers& all) = 0;
+  virtual void broadcast(numbers& v, int root) = 0;
+  virtual void all_to_all(const std::vector<numbers>& out, std::vector<numbers>& in) = 0;
+  virtual void barrier() = 0;
+};
+
+class ours final : public side {
+ public:
+  ours(int& argc, char**& argv) : environment_(std::make_unique<main_env>(argc, argv)) {
+    const Comm comm;
+    (void)main_env::job();
+    all_ = std::make_unique<collectives>(comm);
+  }
+  [[nodiscard]] int rank() const override { return static_cast<int>(all_->rank()); }
+  [[nodiscard]] int size() const override { return static_cast<int>(all_->size()); }
+  void all_reduce(numbers& v) override { all_->all_reduce(std::span(v)); }
+  void all_gather(const numbers& mine, numbers& all) override { all = all_->all_gather(std::span(mine)); }
+  void broadcast(numbers& v, int root) override { all_->broadcast(v, static_cast<std::size_t>(root)); }
+  void all_to_all(const std::vector<numbers>& out, std::vector<numbers>& in) override { in = all_->all_to_all(out); }
+  void barrier() override { all_->barrier(); }
+
+ private:
+  std::unique_ptr<main_env> environment_;
+  std::unique_ptr<collectives> all_;
+};
+
+class theirs final : public side {
+ public:
+  theirs(int& argc, char**& argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  ~theirs() override { MPI_Finalize(); }
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  void all_reduce(numbers& v) override {
+    MPI_Allreduce(MPI_IN_PLACE, v.data(), count(v), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  }
+  void all_gather(const numbers& mine, numbers& all) override {
+    all.resize(mine.size() * static_cast<std::size_t>(size_));
+    MPI_Allgather(mine.data(), count(mine), MPI_DOUBLE, all.data(), count(mine), MPI_DOUBLE, MPI_COMM_WORLD);
+  }
+  void broadcast(numbers& v, int root) override { MPI_Bcast(v.data(), count(v), MPI_DOUBLE, root, MPI_COMM_WORLD); }
+  /// Between contiguous buffers, as MPI wants them: the copies from and to the blocks are not measured.
+  void all_to_all(const std::vector<numbers>& out, std::vector<numbers>& in) override {
+    const auto each = out.front().size();
+    if (sent_.size() != each * out.size()) {
+      sent_.clear();
+      for (const auto& block : out) sent_.insert(sent_.end(), block.begin(), block.end());
+      received_.resize(sent_.size());
+    }
+    MPI_Alltoall(sent_.data(), static_cast<int>(each), MPI_DOUBLE, received_.data(), static_cast<int>(each), MPI_DOUBLE,
+                 MPI_COMM_WORLD);
+    in.resize(out.size());
+    for (std::size_t r = 0; r < in.size(); ++r) in[r].assign(1, received_[r * each]);
+  }
+  void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
+
+ private:
+  static int count(const numbers& v) { return static_cast<int>(v.size()); }
+  int rank_ = 0;
+  int size_ = 1;
+  numbers sent_, received_;
+};
+
+void require(bool condition, const std::string& operation) {
+  if (!condition) throw std::runtime_error("a wrong result of " + operation);
+}
+
+/// `call(i)` is the i-th one. Returns: microseconds of a call.
+template <class F>
+double median_of_rows(side& all, const F& call) {
+  using clock = std::chrono::steady_clock;
+  using microseconds = std::chrono::duration<double, std::micro>;
+  int i = 0;
+  const auto row = [&](int calls) {
+    all.barrier();
+    const auto begin = clock::now();
+    for (int k = 0; k < calls; ++k) call(i++);
+    all.barrier();
+    return microseconds(clock::now() - begin).count() / calls;
+  };
+  (void)row(all.size());
+  // As rank 0 decides for all, in whole rounds of roots.
+  numbers about{row(2 * all.size())};
+  all.broadcast(about, 0);
+  const auto rounds = std::clamp(FLAGS_row_ms * 1e3 / about.front() / all.size(), 1.0, 500.0);
+  std::vector<double> found;
+  for (int r = 0; r < FLAGS_rows; ++r) found.push_back(row(static_cast<int>(rounds) * all.size()));
+  std::ranges::nth_element(found, found.begin() + static_cast<std::ptrdiff_t>(found.size() / 2));
+  return found[found.size() / 2];
+}
+
+double measure(side& all, const std::string& operation, std::size_t length) {
+  const auto p = static_cast<std::size_t>(all.size());
+  const auto n = std::max<std::size_t>(length / sizeof(double), 1);
+  const auto part = std::max<std::size_t>(n / p, 1);
+  const double me = all.rank();
+  if (operation == "all_reduce") {
+    numbers v(n, 1);
+    all.all_reduce(v);
+    require(v.front() == all.size() && v.back() == all.size(), operation);
+    std::ranges::fill(v, 0.0);
+    return median_of_rows(all, [&](int) { all.all_reduce(v); });
+  }
+  if (operation == "all_gather") {
+    const numbers mine(part, me);
+    numbers together;
+    const auto time = median_of_rows(all, [&](int) { all.all_gather(mine, together); });
+    require(together.size() == p * part && together.front() == 0 && together.back() == all.size() - 1, operation);
+    return time;
+  }
+  if (operation == "broadcast") {
+    numbers v(n, me);
+    all.broadcast(v, all.size() - 1);
+    require(v.size() == n && v.front() == all.size() - 1 && v.back() == all.size() - 1, operation);
+    return median_of_rows(all, [&](int i) { all.broadcast(v, i % all.size()); });
+  }
+  if (operation != "all_to_all") throw std::runtime_error("--operations: " + operation + " is none of them");
+  const std::vector<numbers> out(p, numbers(part, me));
+  std::vector<numbers> in;
+  const auto time = median_of_rows(all, [&](int) { all.all_to_all(out, in); });
+  for (std::size_t r = 0; r < p; ++r) require(in[r].front() == static_cast<double>(r), operation);
+  return time;
+}
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  std::istringstream in(list);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  gflags::SetUsageMessage("collectives among the workers of a job, or MPI's own");
+  gflags::ParseCommandLineFlags(&argc, &argv, false);
+  try {
+    bench::keep_large_blocks();
+    std::unique_ptr<side> all;
+    if (FLAGS_mpi) all = std::make_unique<theirs>(argc, argv);
+    else all = std::make_unique<ours>(argc, argv);
+    for (const auto& operation : words_of(FLAGS_operations)) {
+      for (const auto& length : words_of(FLAGS_bytes)) {
+        const auto us = measure(*all, operation, std::stoull(length));
+        if (all->rank() != 0) continue;
+        std::printf("{\"operation\": \"%s\", \"bytes\": %s, \"us\": %.1f}\n", operation.c_str(), length.c_str(), us);
+        std::fflush(stdout);
+      }
+    }
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "bench_collectives: %s\n", e.what());
+    return 1;
+  }
+}
