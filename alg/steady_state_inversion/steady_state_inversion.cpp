@@ -58,7 +58,7 @@ void agree_on(Comm comm, const std::string& wrong) {
 /// The sum of term(k) for k from `begin` to `end`, in four parts whose order is always the same, so that additions need
 /// not wait for one another.
 template <class F>
-PARACEL_INLINE double sum_of(std::uint64_t begin, std::uint64_t end, F&& term) {
+PARACEL_INLINE double sum_in_parts(std::uint64_t begin, std::uint64_t end, F&& term) {
   double part[4] = {0, 0, 0, 0};
   auto k = begin;
   for (; k + 4 <= end; k += 4) {
@@ -107,7 +107,7 @@ double steady_root(const steady_edges& edges, double target, double from) {
   static const auto sums = compiled_for<&sum_body>::this_cpu();
   constexpr double small_step = 1e-7;
   const auto n = edges.mass.size();
-  const double most = sum_of(0, n, [&](std::uint64_t k) { return edges.mass[k]; });
+  const double most = sum_in_parts(0, n, [&](std::uint64_t k) { return edges.mass[k]; });
   if (!(most > target)) return std::numeric_limits<double>::infinity();
   // g(t) at t = 1/x falls from `most`; 1/g is concave, so a Newton step from beyond the root ends before it, and all
   // further steps approach it from there. The error after a step is about the square of the step, relative to t.
@@ -275,8 +275,8 @@ void steady_state_inversion::measure(com_context& c, bool improve) {
   for (std::size_t j = 0; j < right_.own(); ++j) {
     const double p = right_.p[j];
     const double score = better[j] = scores[right_.first + j];
-    const double q = score * sum_of(right_.begin[j], right_.begin[j + 1],
-                                    [&](std::uint64_t k) { return right_.weight[k] * rates[right_.other[k]]; });
+    const double q = score * sum_in_parts(right_.begin[j], right_.begin[j + 1],
+                                          [&](std::uint64_t k) { return right_.weight[k] * rates[right_.other[k]]; });
     received[j] = q;
     found[distance] += std::abs(q - p);
     if (q >= p * (1 - settings_.epsilon)) continue;
@@ -307,8 +307,8 @@ void steady_state_inversion::iterate() {
     const auto& scores = c.get_obj<numbers>("scores");
     auto& sums = c.put_obj("sums", numbers());
     for (std::size_t i = 0; i < left_.own(); ++i) {
-      sums.push_back(sum_of(left_.begin[i], left_.begin[i + 1],
-                            [&](std::uint64_t k) { return left_.weight[k] * scores[left_.other[k]]; }));
+      sums.push_back(sum_in_parts(left_.begin[i], left_.begin[i + 1],
+                                  [&](std::uint64_t k) { return left_.weight[k] * scores[left_.other[k]]; }));
     }
   });
   q.add(all_gather("sums"));

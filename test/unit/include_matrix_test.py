@@ -81,7 +81,8 @@ UPDATE = {"include/paracel/" + name for name in
 # header of an external library: the files that may include it
 LIBRARIES = [
     (r"zmq\.h(pp)?$", r"src/net/zmq_(transport\.cpp|(curve|socket|shared_router)\.(c|h)pp)$|tool/bench/|test/"),
-    (r"mpi\.h$", r"src/worker/comm/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/|tool/bench/bench_allreduce_mpi\.cpp$"),
+    (r"mpi\.h$", r"src/worker/comm/mpi/comm_mpi\.cpp$|include/paracel/compat/|test/compat/"
+                 r"|tool/bench/bench_(allreduce_mpi|collectives)\.cpp$"),
     (r"msgpack", r"include/paracel/detail/codec_packed\.hpp$|test/"),
     (r"xxhash\.h$", r"src/core/hash\.hpp$|tool/bench/|test/"),
     (r"(zlib|zstd)\.h$", r"src/load/|test/"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives between hosts, beside Open MPI's own over tcp: two network namespaces joined by a virtual cable, the workers divided
-between them. Every turn runs each way once, all operations and lengths of bench_collectives.
+"""Collectives between hosts, beside Open MPI's own over tcp: two network namespaces joined by a virtual cable, the workers
+divided between them. Every turn runs each way once, all operations and lengths of bench_collectives.
 
     tool/bench/between_hosts.py --build build
     tool/bench/between_hosts.py --workers 2 --ways mpi,encrypted --operations all_reduce --bytes 8 --turns 5
