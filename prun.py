@@ -20,9 +20,9 @@
     prun.py new FOLDER [--python]
     prun.py doctor
 
-The implementation is in tool/launcher/. One event loop (job.py) waits for all inputs: signals and exits of children (a wake-up
-descriptor), the scheduler's events, the output of worker 0. The first cause of a failure determines the exit status; the table is
-in README.md and in --help.
+The implementation is in tool/launcher/ (tool/README.md has its rooms). One event loop (job/job.py) waits for all inputs: signals
+and exits of children (a wake-up descriptor), the scheduler's events, the output of worker 0. The first cause of a failure
+determines the exit status; the table is in doc/operations.md and in --help.
 
 Worker 0's output goes to standard output, the launcher's own messages to standard error.
 """
@@ -57,21 +57,21 @@ for folder in (os.path.join(HERE, "tool"), os.path.join(HERE, "..", "lib", "para
 else:
     sys.exit(f"prun.py: error: its folder launcher/ is neither in {HERE}/tool nor in {HERE}/../lib/paracel")
 
-from launcher.checkpoints import checkpoint_command  # noqa: E402
-from launcher.config import check_config  # noqa: E402
-from launcher.hosts import remote_hosts  # noqa: E402
-from launcher.job import Job  # noqa: E402
-from launcher.options import parse_command_line, take_config  # noqa: E402
-from launcher.output import write_quietly  # noqa: E402
-from launcher.plan import Plan  # noqa: E402
-from launcher.printable import printable  # noqa: E402
-from launcher.program import find_framework, find_program, marks_in  # noqa: E402
-from launcher.scaling import resize_command  # noqa: E402
-from launcher.run_directory import COMMANDS, run_command  # noqa: E402
-from launcher.runs import runs_command  # noqa: E402
-from launcher.tell import tell_command  # noqa: E402
-from launcher.views import VIEWS, view_command  # noqa: E402
-from launcher.exit_status import FAILURE, OK, USAGE, Failure, words_of  # noqa: E402
+from launcher.commands.tell import tell_command  # noqa: E402
+from launcher.commands.views import VIEWS, view_command  # noqa: E402
+from launcher.common.exit_status import FAILURE, OK, USAGE, Failure, words_of  # noqa: E402
+from launcher.common.output import write_quietly  # noqa: E402
+from launcher.common.printable import printable  # noqa: E402
+from launcher.engines.hosts import remote_hosts  # noqa: E402
+from launcher.folders.run_directory import COMMANDS, run_command  # noqa: E402
+from launcher.folders.runs import runs_command  # noqa: E402
+from launcher.job.checkpoints import checkpoint_command  # noqa: E402
+from launcher.job.job import Job  # noqa: E402
+from launcher.job.options import parse_command_line, take_config  # noqa: E402
+from launcher.job.plan import Plan  # noqa: E402
+from launcher.job.scaling import resize_command  # noqa: E402
+from launcher.programs.config import check_config  # noqa: E402
+from launcher.programs.program import find_framework, find_program, marks_in  # noqa: E402
 
 
 class Ended(KeyboardInterrupt):
@@ -100,36 +100,36 @@ def main(arguments):
         if arguments and arguments[0] in VIEWS:
             return view_command(arguments)
         if arguments[:1] == ["join"]:
-            from launcher.join import join_command
+            from launcher.engines.join import join_command
             return join_command(arguments[1:])
         if arguments[:1] == ["tell"]:
             return tell_command(arguments[1:])
         if arguments[:1] == ["checkpoint"]:
             return checkpoint_command(arguments[1:])
         if arguments[:1] == ["__complete"]:
-            from launcher.completion import complete_command
+            from launcher.commands.completion import complete_command
             return complete_command(arguments[1:])
         if arguments[:1] == ["new"]:
-            from launcher.new_project import new_command
+            from launcher.commands.new_project import new_command
             return new_command(arguments[1:])
         if arguments[:1] == ["doctor"]:
-            from launcher.doctor import doctor_command
+            from launcher.commands.doctor import doctor_command
             return doctor_command(arguments[1:])
         if arguments[:1] == ["sweep"]:
-            from launcher.sweep import sweep_command
+            from launcher.commands.sweep import sweep_command
             return sweep_command(arguments[1:])
         if arguments and arguments[0].split("=")[0] in ("--servers", "--run"):
             return resize_command(arguments)
         options = parse_command_line(arguments)
         if options.method == "k8s":
             take_config(options)
-            from launcher.k8s import manifests_command
+            from launcher.engines.k8s import manifests_command
             return manifests_command(options)
         log_format = options.log_format
         program = find_program(options.program)
         publishes, linked, written_for_ps = marks_in(program)
         if written_for_ps or options.ps:
-            from launcher.ps_job import PsJob
+            from launcher.engines.ps_job import PsJob
             return PsJob(options, program).run()
         if options.customers != 1:
             raise Failure(USAGE, "--customers: only for programs written for ps-lite")
@@ -140,7 +140,7 @@ def main(arguments):
         facts = check_config(framework, program, publishes, linked, options,
                              check_files=not remote and options.method != "external")
         if options.sbatch is not None:
-            from launcher.sbatch import submit
+            from launcher.engines.sbatch import submit
             return submit(options, arguments)
         plan = Plan(options, program, framework, facts, linked, remote)
         job = Job(plan)
@@ -172,7 +172,7 @@ def main(arguments):
     if job is None:
         line = f"prun.py: {printable(words)}\n".encode("utf-8", "replace")
         if log_format == "json":
-            from launcher.json_log import record
+            from launcher.job.json_log import record
             line = record(None, "launcher", None, words, "error")
         write_quietly(2, line)
     return status

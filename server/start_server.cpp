@@ -378,7 +378,7 @@ void tell_last_words(srv::server_node& node, const srv::last_words::words& words
       never, milliseconds(1000), answer);
 }
 
-/// SIGALRM is the one that mpirun forwards (tool/launcher/job.py). One without a sender is from an alarm or a timer
+/// SIGALRM is the one that mpirun forwards (tool/launcher/job/job.py). One without a sender is from an alarm or a timer
 /// that a user function has set.
 bool asks_to_exit(const siginfo_t& signal) {
   const bool sent = signal.si_code <= 0 && signal.si_code != SI_TIMER;

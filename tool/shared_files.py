@@ -12,9 +12,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from launcher.completion import options_of, parser_of  # noqa: E402
-from launcher.exit_status import MEANING  # noqa: E402
-from launcher.program import COMMANDS, SCHEMA_MARK  # noqa: E402
+from launcher.commands.completion import options_of, parser_of  # noqa: E402
+from launcher.common.exit_status import MEANING  # noqa: E402
+from launcher.programs.program import COMMANDS, SCHEMA_MARK  # noqa: E402
 
 TEXT = {"type": "string"}
 

@@ -6,7 +6,7 @@
 namespace paracel::srv {
 
 /// Cores that this process may use: those of its affinity mask, or fewer if the CPU quota of its control group is less
-/// (cgroup v2); at least 1. The same as usable_cores in tool/launcher/hosts.py.
+/// (cgroup v2); at least 1. The same as usable_cores in tool/launcher/engines/hosts.py.
 /// Thread-safety: any thread. Cost: some small files are read.
 [[nodiscard]] unsigned usable_cores();
 

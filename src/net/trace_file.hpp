@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The files of a trace: one for each thread, FOLDER/<role>_<index>.<n>.trace, read by tool/launcher/traces.py. Numbers
+// The files of a trace: one for each thread, FOLDER/<role>_<index>.<n>.trace, read by tool/launcher/traces/. Numbers
 // are little-endian.
 //
 //     header   "PRCTRC01" | u32 bytes of the header | u32 bytes of a record, 48 | u64 records that were dropped |

@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, LR, MPI, PRUN, JobTest, main  # noqa: E402
 
 sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
-from launcher.hosts import usable_cores  # noqa: E402
+from launcher.engines.hosts import usable_cores  # noqa: E402
 
 
 class DryRun(JobTest):

@@ -25,7 +25,7 @@ IMAGE = "registry.example/paracel:1"
 KINDS = ["Secret", "ConfigMap", "PersistentVolumeClaim", "Service", "Job", "Job", "Job"]
 
 sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
-from launcher.yaml_text import yaml_text  # noqa: E402
+from launcher.engines.yaml_text import yaml_text  # noqa: E402
 
 
 def strict(schema):

@@ -176,7 +176,7 @@ class StalledReaders(Launched):
 
     def test_what_was_left_out_for_a_reader_that_came_late_is_counted(self):
         sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
-        from launcher.terminal import MOST_WORDS, Terminal
+        from launcher.common.terminal import MOST_WORDS, Terminal
         out, into = os.pipe()
         fill(into)
         os.set_blocking(into, True)

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, BUILD, LR, SOURCE, JobTest, clean_environment, main  # noqa: E402
 
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
-from launcher.config import Facts  # noqa: E402
+from launcher.programs.config import Facts  # noqa: E402
 
 PLUGIN = os.path.join(BUILD, "lib", "liblr_update.so")
 

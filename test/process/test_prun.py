@@ -17,14 +17,14 @@ from process_support import (BIN, LR, MPI, PRUN, JobTest, Run, clean_environment
                              processes_of, read_bytes, wait_until)
 
 sys.path.insert(0, os.path.join(os.path.dirname(PRUN), "tool"))
-from launcher.hosts import Places, hosts_in, is_loopback, remote_hosts, slots_in  # noqa: E402
-from launcher.logs import Logs  # noqa: E402
-from launcher.mpirun import Tagged  # noqa: E402
-from launcher.options import parse_command_line  # noqa: E402
-from launcher.own_folder import APPEND, OwnFolder  # noqa: E402
-from launcher.plan import Child  # noqa: E402
-from launcher.socket_folder import MARK, remove_folder  # noqa: E402
-from launcher.terminal import duration, loading_text  # noqa: E402
+from launcher.common.terminal import duration, loading_text  # noqa: E402
+from launcher.engines.hosts import Places, hosts_in, is_loopback, remote_hosts, slots_in  # noqa: E402
+from launcher.engines.mpirun import Tagged  # noqa: E402
+from launcher.folders.own_folder import APPEND, OwnFolder  # noqa: E402
+from launcher.folders.socket_folder import MARK, remove_folder  # noqa: E402
+from launcher.job.logs import Logs  # noqa: E402
+from launcher.job.options import parse_command_line  # noqa: E402
+from launcher.job.plan import Child  # noqa: E402
 
 
 class Usage(JobTest):

@@ -193,8 +193,8 @@ class Runs(JobTest):
         done = subprocess.run([sys.executable, "-S", "-X", "importtime", PRUN, "--dry-run", "-c", "cfg.json", LR],
                               cwd=self.folder, capture_output=True, text=True, check=True, env=clean_environment())
         loaded = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-        self.assertIn("launcher.timeline", loaded)
-        for module in ("run_record", "summary", "figures", "report", "top", "watch", "export", "optional"):
+        self.assertIn("launcher.job.timeline", loaded)
+        for module in ("report", "traces", "common.figures", "common.optional"):
             self.assertNotIn("launcher." + module, loaded)
         self.assertNotIn("html", loaded)
 

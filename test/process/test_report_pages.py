@@ -15,7 +15,7 @@ from process_support import BIN, SOURCE, JobTest, main
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 from launcher.report.compare import compare_page  # noqa: E402
 from launcher.report.page import report_page  # noqa: E402
-from launcher.run_record import RunRecord  # noqa: E402
+from launcher.report.run_record import RunRecord  # noqa: E402
 
 PICTURES = os.environ.get("PARACEL_PICTURES")
 # Points of a canvas that have the colour of a curve: saturated, unlike the axes.

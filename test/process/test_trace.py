@@ -19,7 +19,7 @@ from made_traces import APPLY, HOLD, PHASE, REPLICATE, REQUEST, SERVE, Host
 from process_support import LR, PRUN, SOURCE, JobTest, clean_environment, main, patient, wait_until
 
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
-from launcher.exit_status import Failure  # noqa: E402
+from launcher.common.exit_status import Failure  # noqa: E402
 from launcher.traces.files import read_folder  # noqa: E402
 from launcher.traces.formats import chrome, perfetto  # noqa: E402
 from launcher.traces.spans import Trace  # noqa: E402

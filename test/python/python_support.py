@@ -43,8 +43,7 @@ def build_wheel():
     with open(os.path.join(BUILD, "python", "lock"), "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
         sources = [path for pattern in ("src/python/*.*", "src/python/paracel/*.py", "src/python/binding/*/*", "prun.py",
-                                        "tool/launcher/*.py", "tool/launcher/report/*", "tool/launcher/traces/*",
-                                        "tool/template/*/*")
+                                        "tool/launcher/*/*.*", "tool/template/*/*")
                    for path in glob.glob(os.path.join(SOURCE, pattern))]
         sources += glob.glob(BUILD + "/lib/*.so") + glob.glob(BUILD + "/bin/*")
         wheels = glob.glob(WHEELS + "/*.whl")

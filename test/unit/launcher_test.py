@@ -22,20 +22,23 @@ from unittest import mock
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher import hosts, key_holders, numbers, socket_folder, ssh, sweep_plot, tell  # noqa: E402
-from launcher.elf import needed_libraries  # noqa: E402
-from launcher.ending import next_step, status_of  # noqa: E402
-from launcher.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
-from launcher.folder_lock import OF_RUN  # noqa: E402
-from launcher.job import LATE, Job  # noqa: E402
-from launcher.options import parse_command_line, take_config  # noqa: E402
-from launcher.plan import Child  # noqa: E402
-from launcher.printable import in_a_line, printable  # noqa: E402
-from launcher.program import marks_in  # noqa: E402
-from launcher.run_directory import read_note, status_text  # noqa: E402
-from launcher.run_folder import release_folder, remove_kept, take_folder  # noqa: E402
-from launcher.runs import sweep  # noqa: E402
-from launcher.terminal import Terminal  # noqa: E402
+from launcher.commands import sweep_plot, tell  # noqa: E402
+from launcher.common import numbers  # noqa: E402
+from launcher.common.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
+from launcher.common.printable import in_a_line, printable  # noqa: E402
+from launcher.common.terminal import Terminal  # noqa: E402
+from launcher.engines import hosts, key_holders, ssh  # noqa: E402
+from launcher.folders import socket_folder  # noqa: E402
+from launcher.folders.folder_lock import OF_RUN  # noqa: E402
+from launcher.folders.run_directory import read_note, status_text  # noqa: E402
+from launcher.folders.run_folder import release_folder, remove_kept, take_folder  # noqa: E402
+from launcher.folders.runs import sweep  # noqa: E402
+from launcher.job.ending import next_step, status_of  # noqa: E402
+from launcher.job.job import LATE, Job  # noqa: E402
+from launcher.job.options import parse_command_line, take_config  # noqa: E402
+from launcher.job.plan import Child  # noqa: E402
+from launcher.programs.elf import needed_libraries  # noqa: E402
+from launcher.programs.program import marks_in  # noqa: E402
 
 
 class Deadlines(unittest.TestCase):

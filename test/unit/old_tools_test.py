@@ -15,7 +15,7 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(SOURCE, "build")
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher.options import parse_command_line  # noqa: E402
+from launcher.job.options import parse_command_line  # noqa: E402
 
 
 class Tools(unittest.TestCase):

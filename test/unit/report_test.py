@@ -14,14 +14,14 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 for folder in (os.path.join(SOURCE, "tool"), os.path.join(SOURCE, "test", "process")):
     sys.path.insert(0, folder)
 
-from launcher.figures import byte_text, seconds_text, share_list, short  # noqa: E402
+from launcher.common.figures import byte_text, seconds_text, share_list, short  # noqa: E402
 from launcher.report.charts import MOST_POINTS, Chart, summarised, thinned, ticks  # noqa: E402
 from launcher.report.compare import compare_page, compare_text  # noqa: E402
 from launcher.report.html import json_for_script, text  # noqa: E402
 from launcher.report.page import report_page  # noqa: E402
-from launcher.run_record import RunRecord  # noqa: E402
-from launcher.summary import summary_lines  # noqa: E402
-from launcher.top import sparkline  # noqa: E402
+from launcher.report.run_record import RunRecord  # noqa: E402
+from launcher.report.summary import summary_lines  # noqa: E402
+from launcher.report.top import sparkline  # noqa: E402
 from made_runs import EVIL, descent, job_events, usage, write_run  # noqa: E402
 
 

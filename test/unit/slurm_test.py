@@ -11,9 +11,9 @@ from unittest import mock
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher import before_limit, slurm  # noqa: E402
-from launcher.exit_status import USAGE, Failure  # noqa: E402
-from launcher.sbatch import without_sbatch  # noqa: E402
+from launcher.common.exit_status import USAGE, Failure  # noqa: E402
+from launcher.engines import before_limit, slurm  # noqa: E402
+from launcher.engines.sbatch import without_sbatch  # noqa: E402
 
 
 class Reading(unittest.TestCase):

@@ -28,7 +28,7 @@ def _private_folder():
     process that is started here, removes it."""
     sys.path.insert(0, os.path.join(_BIN, "tool"))
     try:
-        from launcher.socket_folder import SocketFolder
+        from launcher.folders.socket_folder import SocketFolder
     finally:
         sys.path.pop(0)
     folder = SocketFolder()

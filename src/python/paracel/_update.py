@@ -270,6 +270,6 @@ def link(name, shim, objects, path):
 
 
 def plugin_cache():
-    """The folder of these plug-ins: tool/launcher/plan.py tells the servers the same."""
+    """The folder of these plug-ins: tool/launcher/job/plan.py tells the servers the same."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(os.path.abspath(base), "paracel", "plugins")

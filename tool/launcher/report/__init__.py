@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The report of a run: one HTML file that needs no network and nothing beside it."""
+"""What a run has recorded, and how it is shown: in three lines, as a page, beside others, while it runs, elsewhere."""

@@ -4,7 +4,7 @@ JavaScript and for paper. Nothing here knows what the numbers mean."""
 import math
 
 from .html import text
-from ..figures import byte_text, seconds_text, short
+from ..common.figures import byte_text, seconds_text, short
 
 MOST_POINTS = 1500   # of a curve
 WIDTH, HEIGHT = 640, 240

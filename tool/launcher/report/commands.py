@@ -2,13 +2,13 @@
 """`prun.py report` and `prun.py compare`."""
 import os
 
-from ..command_line import name_given, new_parser
-from ..exit_status import OK, USAGE, Failure
-from ..output import write_file, write_out, write_quietly
-from ..printable import printable
-from ..run_directory import read_note
-from ..run_record import RunRecord
-from ..timeline import REPORT, TIMELINE
+from ..common.command_line import name_given, new_parser
+from ..common.exit_status import OK, USAGE, Failure
+from ..common.output import write_file, write_out, write_quietly
+from ..common.printable import printable
+from ..folders.run_directory import read_note
+from ..job.timeline import REPORT, TIMELINE
+from .run_record import RunRecord
 
 MOST_RUNS = 8  # as many as there are colours
 RUN_HELP = "the folder of its logs, or that folder's name below paracel_runs/"

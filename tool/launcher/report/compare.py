@@ -5,10 +5,10 @@ import os
 
 from .charts import Chart
 from .html import Page, table as html_table, text
-from ..figures import byte_text, percent, seconds_text, short
-from ..run_directory import table
-from ..run_record import RESULTS, rises
-from ..summary import summary_lines
+from ..common.figures import byte_text, percent, seconds_text, short
+from ..folders.run_directory import table
+from .run_record import RESULTS, rises
+from .summary import summary_lines
 
 MOST_CONFIG_ROWS = 40
 MOST_VALUE = 60  # characters of a config's value in a table

@@ -7,11 +7,11 @@ import time
 
 from .charts import Chart, summarised
 from .html import MOST_PRINTED, Page, bars, facts, preformatted, table, text
-from ..ending import last_lines
-from ..exit_status import MEANING
-from ..figures import byte_text, count_of, percent, seconds_text, short
-from ..run_record import number, rises, shares_of
-from ..summary import quality, time_spent, what
+from ..common.exit_status import MEANING
+from ..common.figures import byte_text, count_of, percent, seconds_text, short
+from ..job.ending import last_lines
+from .run_record import number, rises, shares_of
+from .summary import quality, time_spent, what
 
 MOST_ROWS = 64       # of a table of processes
 MOST_BARS = 24       # rows of bars

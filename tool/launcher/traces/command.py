@@ -2,12 +2,12 @@
 """`prun.py trace`."""
 import os
 
-from ..command_line import name_given, new_parser
-from ..exit_status import OK
-from ..figures import count_of
-from ..output import write_file, write_quietly
-from ..printable import printable
-from ..run_directory import read_note
+from ..common.command_line import name_given, new_parser
+from ..common.exit_status import OK
+from ..common.figures import count_of
+from ..common.output import write_file, write_quietly
+from ..common.printable import printable
+from ..folders.run_directory import read_note
 from .files import REQUEST, read_folder
 from .formats import chrome, perfetto
 from .spans import Trace

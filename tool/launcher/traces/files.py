@@ -6,7 +6,7 @@ import re
 import struct
 from collections import namedtuple
 
-from ..exit_status import USAGE, Failure
+from ..common.exit_status import USAGE, Failure
 
 NAME = re.compile(r"(worker|server)_(\d+)\.(\d+)\.trace", re.ASCII)
 MAGIC = b"PRCTRC01"
