@@ -51,6 +51,16 @@ class Packages(unittest.TestCase):
             for name, limit in found:
                 self.assertTrue(not name.startswith("libparacel") or limit == f"= {version}", package)
 
+    def test_a_their_maintainer_is_who_the_build_says(self):
+        with open(os.path.join(BUILD, "CPackConfig.cmake"), encoding="utf-8") as file:
+            wanted = re.search(r'CPACK_PACKAGE_CONTACT "(.*)"', file.read())[1]
+        self.assertRegex(wanted, r"^\S.* <\S+@\S+>$")
+        for package in self.files:
+            self.assertEqual(self.field(package, "Maintainer"), wanted)
+            inside = subprocess.run(f"dpkg-deb --fsys-tarfile '{self.files[package]}' | tar -xO --wildcards '*/changelog.gz' | zcat",
+                                    shell=True, stdout=subprocess.PIPE, text=True, check=True).stdout
+            self.assertIn(f" -- {wanted}  ", inside)
+
     @unittest.skipIf(shutil.which("lintian") is None, "no lintian")
     def test_b_lintian_finds_no_error(self):
         done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error", *self.files.values()], stdin=subprocess.DEVNULL,

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# debian_layout.sh STAGED VERSION: STAGED has a folder for each component, with the installed tree in usr/lib/paracel. Puts what
-# others look for elsewhere in its place.
+# debian_layout.sh STAGED VERSION MAINTAINER: STAGED has a folder for each component, with the installed tree in
+# usr/lib/paracel. Puts what others look for elsewhere in its place.
 set -euo pipefail
 umask 022
 staged=$1
 version=$2
+maintainer=$3
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 tree=usr/lib/paracel
 declare -A packages=([programs]=paracel [library]=libparacel [development]=libparacel-dev [python]=python3-paracel
@@ -66,7 +67,7 @@ for component in "${!packages[@]}"; do
     echo "  * See the history of the repository."
     echo
     made=${SOURCE_DATE_EPOCH:-$(stat -c %Y "$here/../../CMakeLists.txt")}
-    echo " -- Paracel maintainers <paracel@packages.debian.org>  $(date -R -u -d "@$made")"
+    echo " -- $maintainer  $(date -R -u -d "@$made")"
   } | gzip -9n >"$documents/changelog.gz"
   {
     echo "# The tree can be moved: its programs and libraries find each other by where they are."
