@@ -57,8 +57,8 @@ class Packages(unittest.TestCase):
         self.assertRegex(wanted, r"^\S.* <\S+@\S+>$")
         for package in self.files:
             self.assertEqual(self.field(package, "Maintainer"), wanted)
-            inside = subprocess.run(f"dpkg-deb --fsys-tarfile '{self.files[package]}' | tar -xO --wildcards '*/changelog.gz' | zcat",
-                                    shell=True, stdout=subprocess.PIPE, text=True, check=True).stdout
+            command = f"dpkg-deb --fsys-tarfile '{self.files[package]}' | tar -xO --wildcards '*/changelog.gz' | zcat"
+            inside = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, check=True).stdout
             self.assertIn(f" -- {wanted}  ", inside)
 
     @unittest.skipIf(shutil.which("lintian") is None, "no lintian")

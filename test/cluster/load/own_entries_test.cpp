@@ -96,15 +96,15 @@ std::string matrix_of(Comm comm, const std::vector<std::string>& files, const en
   return out + std::to_string(rows.entries_total);
 }
 
-std::string problem_of(const std::vector<entry>& entries, entry_options options, bool numeric = true) {
+std::string problem_of(const std::vector<entry>& entries, const entry_options& options, bool numeric = true) {
   std::string found;
   std::mutex mutex;
   cluster job({.workers = 3});
   job.run([&](Comm comm) {
     const own_part part(entries, comm.get_rank(), 3, numeric, numeric);
     const auto own = part.view();
-    options.own = &own;
     auto mine = options;
+    mine.own = &own;
     try {
       load_sparse(comm, {}, mine);
     } catch (const error& e) {
