@@ -10,8 +10,8 @@ divided between them. Every turn runs each way once, all operations and lengths 
   plain      ours in clear text, which are MPI's messages: -m mpi --insecure
   encrypted  ours as they are by default: -m ssh, and likewise -m mpi without --insecure
 
-Prints a table: microseconds (medians of the turns), and of each way the speed relative to Open MPI (the median, lowest and highest
-of the ratios of the turns; 0.9: it takes 1.11 times as long). Both hosts have the processors of this one: where they are fewer than
+Prints a table: microseconds (medians of the turns), and of each way the speed relative to Open MPI (the median, lowest and
+highest of the ratios of the turns; 0.9: it takes 1.11 times as long). Both hosts have the processors of this one: where they are fewer than
 the workers, MPI yields them while it waits. Needs root, ip, nsenter and mpirun."""
 import argparse
 import json
