@@ -11,8 +11,8 @@ divided between them. Every turn runs each way once, all operations and lengths 
   encrypted  ours as they are by default: -m ssh, and likewise -m mpi without --insecure
 
 Prints a table: microseconds (medians of the turns), and of each way the speed relative to Open MPI (the median, lowest and
-highest of the ratios of the turns; 0.9: it takes 1.11 times as long). Both hosts have the processors of this one: where they are fewer than
-the workers, MPI yields them while it waits. Needs root, ip, nsenter and mpirun."""
+highest of the ratios of the turns; 0.9: it takes 1.11 times as long). Both hosts have the processors of this one: where
+they are fewer than the workers, MPI yields them while it waits. Needs root, ip, nsenter and mpirun."""
 import argparse
 import json
 import os
@@ -94,11 +94,13 @@ class Cluster:
                        "OMPI_MCA_oob_tcp_if_include": NET + ".0/24", "OMPI_MCA_btl_tcp_if_include": NET + ".0/24",
                        "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1", "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
                        "OMPI_MCA_mpi_yield_when_idle": str(int(workers > os.cpu_count()))}
-        done = subprocess.run(self.command(way, workers, program), env=environment, cwd=self.folder, capture_output=True, text=True,
+        command = self.command(way, workers, program)
+        done = subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=limit)
         if done.returncode != 0:
             logs = [log.read_text(errors="replace") for log in pathlib.Path(self.folder, "run").glob("worker_*.log")]
-            raise SystemExit(f"between_hosts.py: {way}, {workers} workers: status {done.returncode}: {done.stderr}{''.join(logs)}")
+            raise SystemExit(f"between_hosts.py: {way}, {workers} workers: status {done.returncode}: "
+                             f"{done.stderr}{''.join(logs)}")
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return {(row["operation"], row["bytes"]): row["us"] for row in rows}
 
