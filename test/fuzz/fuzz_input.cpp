@@ -85,8 +85,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(read_all(file.name(), 3, piece) == one);
     paracel::input_set input({file.name()});
     require(one.starts_with(input.head(0)) && one.starts_with(input.head(0, piece)));
-  } catch (const paracel::data_error&) {
-    require(data[0] % 4 >= 2);
+  } catch (const paracel::data_error& e) {
+    // Compressed text is read, unless it is in another encoding, or is another format once more.
+    require(data[0] % 4 >= 2 || std::string_view(e.what()).find(": found ") != std::string_view::npos);
   }
   return 0;
 }
