@@ -12,8 +12,8 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from namespaces import run, tools_of, why_not  # noqa: E402
-from process_support import (BIN, END_LIMIT, LR, JobTest, clean_environment, main, processes_of,  # noqa: E402
-                             read_bytes, wait_until)
+from process_support import (BIN, END_LIMIT, LR, PACED, JobTest, clean_environment, main, patient,  # noqa: E402
+                             processes_of, read_bytes, wait_until)
 
 TOOLS = tools_of("ip", "unshare", "nsenter", "sshd", "ssh", "ssh-keygen", "mpirun")
 # 10.<random>.<random>.0/24: concurrent tests do not collide.
@@ -43,7 +43,7 @@ class Host:
         with open(config, "w", encoding="utf-8") as file:
             file.write(f"ListenAddress {self.address}\nHostKey {folder}/host_key\nAuthorizedKeysFile {self.key}.pub\n"
                        "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
-                       "MaxStartups 9:100:9\n")
+                       "MaxStartups 9:100:9\nAcceptEnv TEST_ENOUGH\n")
         self.config = config
 
     def start_sshd(self):
@@ -100,6 +100,8 @@ class TwoHosts(JobTest):
             cls.await_sshd(host)
         for name, lines in (("workers", [f"{a.address} slots=2", f"{b.address} slots=2"]),
                             ("servers", [f"{b.address} slots=2"]),
+                            ("here", [f"{a.address} slots=2"]),
+                            ("room", [f"{b.address} slots=1", f"{a.address} slots=4"]),
                             ("spare", [f"{a.address} slots=1", f"{b.address} slots=2"])):
             with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as file:
                 file.write("\n".join(lines) + "\n")
@@ -124,10 +126,10 @@ class TwoHosts(JobTest):
             return [c for c in commands if c and not c.startswith("sleep ") and "sshd" not in c]
         self.assertTrue(wait_until(lambda: not left(), limit), left())
 
-    def start_job(self, config, *options, servers="servers", agent=None):
+    def start_job(self, config, *options, servers="servers", agent=None, enough=""):
         # The launching host's name in mpirun must be reachable from the other host.
         environment = clean_environment(
-            OMPI_MCA_plm_rsh_agent=agent or self.ssh, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
+            OMPI_MCA_plm_rsh_agent=agent or self.ssh, TEST_ENOUGH=enough, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
             OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
         return self.start("-w", "4", "-p", "2", "-c", config, "-m", self.method, "--hostfile", "workers", "--hostfile_server",
                           servers, "--timeout", "60", *options, LR, prefix=self.hosts[0].enter,
@@ -306,6 +308,82 @@ class BySsh(TwoHosts):
         log = read_bytes(os.path.join(self.folder, "said", "worker_0.log")).decode()
         self.assertEqual(sorted(log.splitlines()), ["err 0", f"out 0 {self.hosts[0].name}"])
         self.assert_hosts_empty(END_LIMIT)
+
+    def start_paced_job(self, name, *options, **more):
+        """(a job whose rounds take at least 20 ms until `enough` exists, that file)"""
+        self.write_config(name + ".json", **PACED, output=name + "/", rounds=600)
+        enough = self.not_there("enough")
+        job = self.start_job(name + ".json", "--heartbeat-limit", f"{patient(1.5):.1f}", *options, enough=enough,
+                             agent=f"{self.ssh} -o SetEnv=TEST_ENOUGH={enough}", **more)
+        self.assertTrue(wait_until(lambda: "prun: round" in job.err(), 30), job.err())
+        return job, enough
+
+    def workers_on(self, host, job):
+        return [p for p in processes_of(job.job()) if p.command[0] == LR and self.host_of(p) == host]
+
+    def assert_goes_on_with_another_worker(self, job, enough, name, cause):
+        """To the bits of an undisturbed job."""
+        self.assertTrue(wait_until(lambda: "has caught up" in job.err() or job.process.poll() is not None, 30), job.err())
+        self.touch(enough)
+        self.assertEqual(job.wait(), 0, job.err())
+        self.assertRegex(job.err(), rf"worker \d \(pid \d+ on {self.hosts[1].name}\) lost: {cause}; the others wait at most 20 s")
+        self.assertRegex(job.err(), r"worker \d \(pid \d+\) has caught up")
+        if not self.undisturbed:
+            alone = self.start("-w", "4", "-p", "2", "-c", name + ".json", "--set", "output=alone/", LR)
+            self.assertEqual(alone.wait(), 0, alone.err())
+            self.undisturbed.append(read_bytes(os.path.join(self.folder, "alone", "lr_theta_0")))
+        self.assertTrue(self.undisturbed[0])
+        self.assertEqual(read_bytes(os.path.join(self.folder, name, "lr_theta_0")), self.undisturbed[0])
+        self.assert_nothing_left(job.job(), END_LIMIT)
+        self.assert_hosts_empty(END_LIMIT)
+
+    undisturbed = []  # the model of a paced job
+
+    def test_a_killed_worker_is_started_again_on_its_host(self):
+        job, enough = self.start_paced_job("killed", "--on-worker-death", "wait:20")
+        self.workers_on(1, job)[0].kill()
+        self.assertTrue(wait_until(lambda: "has caught up" in job.err(), 30), job.err())
+        self.assertEqual(len(self.workers_on(1, job)), 2)
+        self.assert_goes_on_with_another_worker(job, enough, "killed", "it was killed by SIGKILL")
+
+    def test_a_stopped_worker_is_killed_on_its_host_and_started_again(self):
+        job, enough = self.start_paced_job("stopped", "--on-worker-death", "wait:20")
+        victim = self.workers_on(1, job)[0]
+        victim.kill(signal.SIGSTOP)
+        self.assertTrue(wait_until(lambda: "has caught up" in job.err(), 30), job.err())
+        self.assertTrue(wait_until(lambda: not os.path.exists(f"/proc/{victim.pid}/exe"), 10), "it is still there")
+        self.assert_goes_on_with_another_worker(job, enough, "stopped", r"no heartbeat for \S+ s")
+
+    def test_the_ssh_of_a_worker_dies_and_the_job_goes_on(self):
+        job, enough = self.start_paced_job("unheld", "--on-worker-death", "wait:20")
+        ssh = next(p for p in processes_of(job.job()) if p.command[0] == TOOLS["ssh"] and "PARACEL_RANK=3" in p.command[-1])
+        ssh.kill()
+        self.assert_goes_on_with_another_worker(job, enough, "unheld", "it was killed by SIGKILL")
+
+    def test_a_worker_whose_host_is_cut_off_is_started_on_a_spare_slot(self):
+        """What runs on the other host meanwhile is not the job's any more, also when the cable is back before it has ended."""
+        for back in (False, True):
+            with self.subTest(back=back):
+                name = f"cut_{back}"
+                job, enough = self.start_paced_job(name, "--on-worker-death", "wait:20", "--hostfile", "room", servers="here")
+                old = self.workers_on(1, job)
+                self.assertEqual(len(old), 1)
+                run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "down")
+                try:
+                    self.assertTrue(wait_until(lambda: "is restarted" in job.err(), 20), job.err())
+                    if back:
+                        run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "up")
+                    self.assertTrue(wait_until(lambda: "has caught up" in job.err(), 30), job.err())
+                    self.assertEqual(len(self.workers_on(0, job)), 4)
+                    self.assertTrue(wait_until(lambda: not self.workers_on(1, job), 30), old)
+                finally:
+                    run(*self.hosts[1].enter, TOOLS["ip"], "link", "set", "eth0", "up")
+                self.assert_goes_on_with_another_worker(job, enough, name, r"no heartbeat for \S+ s")
+
+    def test_no_job_without_a_worker_that_may_still_be_alive(self):
+        job = self.start_job("cfg.json", "--on-worker-death", "eject")
+        self.assertEqual(job.wait(), 2)
+        self.assertIn("--on-worker-death eject: with -m ssh a worker on a host that falls silent may still be alive", job.err())
 
     def test_more_workers_than_sshd_lets_in_at_once(self):
         """Those that join, and those of a program that does not."""

@@ -135,7 +135,7 @@ class Steps(Hosts):
         self.login = {node: node for node in allocation.others()}
         slots = allocation.slots(options.wnum) if options.method == "slurm" else []
         slots = [node for node, count in slots for _ in range(count)]
-        self.of_worker = slots[:options.wnum]
+        self.of_worker, self.spare = slots[:options.wnum], slots[options.wnum:]
 
     def place(self, child, environment):
         if self.is_here(child.host):

@@ -41,7 +41,18 @@ class Hosts:
         slots = [host for host, count in slots_in(options.hostfile) for _ in range(count)] if options.method == "ssh" else []
         if options.method == "ssh" and len(slots) < options.wnum:
             raise Failure(USAGE, f"-w {options.wnum}: {options.hostfile} has {len(slots)} slots, one for each worker")
-        self.of_worker = slots[:options.wnum]
+        self.of_worker, self.spare = slots[:options.wnum], slots[options.wnum:]
+
+    def move(self, rank):
+        """The next process of this worker starts on another host, if one has a free slot."""
+        if not self.of_worker:  # all processes are on this host
+            return
+        old = self.of_worker[rank]
+        new = next((host for host in self.spare if host != old), None)
+        if new is not None:
+            self.spare.remove(new)
+            self.spare.append(old)
+            self.of_worker[rank] = new
 
     def is_here(self, host):
         return host is None or host not in self.login

@@ -65,7 +65,7 @@ def status_of(child, joined=False):
         if code > 128:  # mpirun's status for a killed rank
             return lost, words or f"{child.name()}: one of its processes was killed by {signal_name(code - 128)}"
     if child.host is not None and code > 128:  # as a shell says it, and ssh of itself
-        return lost, (f"{child.name()}: {child.by} has ended, with the words in its log" if code == LOST_CONNECTION else
+        return lost, (f"{child.name()} has lost its {child.by}, whose words are in its log" if code == LOST_CONNECTION else
                       f"{child.name()} was killed by {signal_name(code - 128)}")
     if 1 <= code <= (9 if child.role == "worker" else 5) and not (child.role == "server" and joined):
         return code, text

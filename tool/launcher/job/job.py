@@ -539,6 +539,9 @@ class Job:
         if self.deadlines.get("ready", now + 1) <= now:
             self.deadlines.pop("ready")
             self.fail(SCHEDULER_LOST, "the scheduler did not start", ("scheduler", 0))
+        if self.deadlines.get("srun", now + 1) <= now:
+            self.deadlines.pop("srun")
+            self.recovery.kill_srun()
         if self.before_limit is not None:
             self.before_limit.meet_deadlines(now)
         if self.deadlines.get("explained", now + 1) <= now:

@@ -247,8 +247,9 @@ def parse_command_line(arguments):
     if options.on_worker_death != "abort" and options.method == "mpi":
         parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
-    if options.on_worker_death != "abort" and options.method in ("ssh", "slurm"):
-        parser.error(f"--on-worker-death {options.on_worker_death}: with -m {options.method} a worker's death ends the job")
+    if options.on_worker_death == "eject" and options.method in ("ssh", "slurm"):
+        parser.error(f"--on-worker-death eject: with -m {options.method} a worker on a host that falls silent may still be alive, "
+                     "and would take part again later: want abort or wait:T")
     check_times(parser, options)
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())

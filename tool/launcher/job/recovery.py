@@ -18,19 +18,27 @@ Only the scheduler decides whether the job continues: if more is lost than the r
 import json
 import os
 import signal
+import time
 
 from ..common.exit_status import SERVER_LOST, WORKER_LOST
 from ..folders.run_directory import request_command
+from ..engines.ssh import LOST_CONNECTION
 from .ending import status_of
 from .plan import Child
 from .scaling import Resizing
 
 PATIENCE_WITH_SCHEDULER = 3  # heartbeat limits, as in src/net/heartbeat.hpp
+SRUN_LIMIT = 1.0             # seconds in which srun ends its step, if its node answers
 
 
 def exited(child):
-    """Whether it exited by itself, rather than being killed."""
-    return child.ended.si_code == os.CLD_EXITED
+    """Whether it exited by itself, rather than being killed, or cut off from its ssh."""
+    return child.ended.si_code == os.CLD_EXITED and not (child.host is not None and child.ended.si_status > 128)
+
+
+def lost_its_host(child):
+    """Whether the host on which it ran is perhaps gone."""
+    return child.by == "ssh" and child.ended.si_code == os.CLD_EXITED and child.ended.si_status == LOST_CONNECTION
 
 
 def continues(answer):
@@ -54,6 +62,7 @@ class Recovery:
         self.ejected = {}    # rank -> the scheduler's event
         self.resizing = Resizing(self)
         self.silent = set()  # pids of workers that the scheduler has reported lost before their exit
+        self.ending = []     # children by srun that have been told to end their steps
 
     def handles(self, child):
         """Whether the scheduler decides what the death of this process means for the job."""
@@ -158,7 +167,7 @@ class Recovery:
         if self.resizing.lost(event):
             for child in self.job.alive("server"):
                 if child.index == slot:
-                    self.job.send([child], signal.SIGTERM if child.mpirun else signal.SIGKILL)
+                    self.kill_server(child)
             return
         self.told = False
         self.away.add(slot)
@@ -166,10 +175,16 @@ class Recovery:
                               + (f", and another server may join as s{slot}" if self.plan.external else ""))
         for child in self.job.alive("server"):
             if child.index == slot and self.pid_in_job(child) == pid:
-                # A hanging server is killed; an mpirun terminates its rank on any host.
-                self.job.send([child], signal.SIGTERM if child.mpirun else signal.SIGKILL)
+                self.kill_server(child)
                 if child.mpirun and not any(c is child for c, _ in self.asking.values()):
                     self.replace(child)
+
+    def kill_server(self, child):
+        """One that hangs; an mpirun terminates its rank on any host."""
+        if child.mpirun:
+            self.job.send([child], signal.SIGTERM)
+        else:
+            self.kill([child])
 
     def words_for(self, event):
         """The cause when a loss ends the job; for a worker whose death the launcher has reported, in the launcher's own words."""
@@ -209,7 +224,11 @@ class Recovery:
             if never_came:  # a replacement, whose join may still be under way: the scheduler is told that it is dead, too
                 self.job.terminal.say(text)
                 self.job.show_tail(("worker", rank))
-        body = {"role": "worker", "rank": rank, "pid": child.pid if never_came else joined[0]}
+        body = {"role": "worker", "rank": rank}
+        if not never_came:
+            body["pid"] = joined[0]
+        elif child.host is None:  # otherwise it is that of an ssh
+            body["pid"] = child.pid
         if not killed:
             body["status"] = status_of(child)[0]
         if cannot:
@@ -223,10 +242,24 @@ class Recovery:
             return
         rank = event["index"]
         self.job.terminal.say(f"{event['cause']}; the others wait at most {event['seconds']:g} s for a replacement")
-        for child in self.job.alive("worker"):
-            if child.index == rank:
-                self.silent.add(child.pid)
-                self.job.send([child], signal.SIGKILL)
+        living = [c for c in self.job.alive("worker") if c.index == rank]
+        self.silent.update(c.pid for c in living)
+        self.kill(living)
+
+    def kill(self, children):
+        """Kills processes, wherever they are. A srun ends its step when it is told to end, and leaves it alone when it is
+        killed; on a node that does not answer it would wait."""
+        by_srun = [c for c in children if c.host is not None and c.by == "srun"]
+        self.job.send([c for c in children if c not in by_srun], signal.SIGKILL)
+        self.job.send(by_srun, signal.SIGTERM)
+        if by_srun:
+            self.ending += by_srun
+            self.job.deadlines["srun"] = time.monotonic() + SRUN_LIMIT
+
+    def kill_srun(self):
+        """Those that have not ended their steps."""
+        self.job.send([c for c in self.ending if c.ended is None], signal.SIGKILL)
+        self.ending = []
 
     def replace_worker(self, child, text):
         job, rank = self.job, child.index
@@ -236,6 +269,8 @@ class Recovery:
             job.fail(WORKER_LOST, text + ", and no restart is left (--max-restarts)", ("worker", rank))
             return
         self.restarts -= 1
+        if child.pid in self.silent or lost_its_host(child):
+            self.plan.hosts.move(rank)
         new = next(c for c in self.plan.make_workers(job.address) if c.index == rank)
         new.joined_before = job.nodes.get(("worker", rank))
         job.spawn(new)
