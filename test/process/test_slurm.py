@@ -67,8 +67,11 @@ class Slurm(JobTest):
         return next((i for i, p in enumerate(pids) if process.pid in p), None)
 
     def processes(self):
-        """(name, host) of those of the job."""
-        mark = re.search(r"prun: job (\w{16})", self.said())[1]
+        """(name, host, process) of those of the job."""
+        return self.processes_of(self.said())
+
+    def processes_of(self, said):
+        mark = re.search(r"prun: job (\w{16})", said)[1]
         return [(os.path.basename(p.command[0]), self.host_of(p), p) for p in processes_of(mark) if p.command[0].startswith(BIN)]
 
     def local(self, config, *options):
@@ -125,6 +128,38 @@ class Slurm(JobTest):
         self.assertRegex(self.said(), r"worker \d \(on n2, by srun, pid \d+\) was killed by SIGKILL")
         self.assertIn("--checkpoint-every N --requeue such a job is queued again", self.said())
         self.assert_nothing_runs()
+
+    def test_a_killed_worker_is_started_again_on_its_node(self):
+        name, environment, enough = self.paced("again.json", output="again/")
+        job = self.submit("-w", "3", "-p", "2", "--on-worker-death", "wait:20", "-c", name, LR, **environment)
+        self.wait_for("prun: round")
+        next(p for name, host, p in self.processes() if name == "lr" and host == 1).kill()
+        self.wait_for(r"worker 2 \(pid \d+\) has caught up")
+        self.assertRegex(self.said(), r"worker 2 \(pid \d+ on prc\d+b\) lost: it was killed by SIGKILL; the others wait at most")
+        self.assertEqual([host for name, host, _ in self.processes() if name == "lr"].count(1), 1)
+        self.touch(enough)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        self.assert_bits_of_one_host("again", 3)
+
+    def test_a_stopped_worker_is_ended_and_started_where_a_task_is_free(self):
+        """Both workers are on the first node, and the second one has room for two."""
+        name, environment, enough = self.paced("stopped.json", output="stopped/")
+        run = self.start("-m", "slurm", "-w", "2", "-p", "2", "--on-worker-death", "wait:30", "-c", name, LR,
+                         environment=self.environment(**environment),
+                         prefix=[*self.cluster.hosts[0].enter, "salloc", "-N2", "-n4", "--quiet"])
+        self.assertTrue(wait_until(lambda: "prun: round" in run.err(), 30), run.err())
+
+        def workers():
+            return [(host, p) for name, host, p in self.processes_of(run.err()) if name == "lr"]
+        self.assertEqual([host for host, _ in workers()], [0, 0])
+        victim = workers()[0][1]
+        victim.kill(signal.SIGSTOP)
+        self.assertTrue(wait_until(lambda: "has caught up" in run.err(), 40), run.err())
+        self.assertTrue(wait_until(lambda: not os.path.exists(f"/proc/{victim.pid}/exe"), 10), "it is still there")
+        self.assertEqual(sorted(host for host, _ in workers()), [0, 1])
+        self.touch(enough)
+        self.assertEqual(run.wait(), 0, run.err())
+        self.assert_bits_of_one_host("stopped", 2)
 
     def assert_nothing_runs(self):
         self.assertTrue(wait_until(lambda: not self.processes(), END_LIMIT), self.processes())
