@@ -3,10 +3,12 @@
 """What prun.py -m k8s prints runs here: its pods as namespaces (pod_support.py). Needs root, ip, unshare and Python's yaml;
 otherwise skipped with the reason."""
 import os
+import re
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import observed  # noqa: E402
 from process_support import LR, PACED, JobTest, main, patient, read_bytes, wait_until  # noqa: E402
 import pod_support  # noqa: E402
 from pod_support import Cluster  # noqa: E402
@@ -31,8 +33,8 @@ class Pods(JobTest):
         self.assertEqual(local.wait(), 0, local.err())
         return read_bytes(os.path.join(self.folder, f"out{self.number}", "lr_theta_0"))
 
-    def cluster(self, *options, paced=True):
-        """Of a job whose rounds are slow until the file `self.enough` exists."""
+    def cluster(self, *options, paced=True, volume=()):
+        """Of a job whose rounds are slow until the file `self.enough` exists. `volume`: folders that are there before."""
         config = self.write_config(f"pods{self.number}.json", rounds=1500 if paced else 60,
                                    output=f"out{self.number}/", training_input=os.path.join(self.folder, "training.dat"),
                                    **(PACED if paced else {}))
@@ -42,6 +44,8 @@ class Pods(JobTest):
         self.assertEqual(status, 0, err)
         cluster = Cluster(self.not_there("cluster"), yaml.safe_load_all(out), {"TEST_ENOUGH": self.enough})
         self.addCleanup(cluster.close)
+        for name in volume:
+            os.mkdir(os.path.join(cluster.volume, name))
         return cluster
 
     def wait_for(self, cluster, what, limit=20):
@@ -62,7 +66,7 @@ class Pods(JobTest):
     def start_all(self, cluster):
         for role in ("scheduler", "server", "worker"):
             cluster.start(role)
-        self.wait_for(cluster, lambda: "prun: round" in cluster.pod("scheduler").said())
+        self.wait_for(cluster, lambda: re.search('prun: round|"round ', cluster.pod("scheduler").said()))
 
     def test_pods_find_each_other_in_any_order_and_end_with_the_job(self):
         cluster = self.cluster(paced=False)
@@ -110,6 +114,19 @@ class Pods(JobTest):
         self.finish(cluster)
         self.assertEqual(cluster.failures["scheduler", 0], 2)
         self.assertEqual(len(cluster.failures), 5)
+
+    def test_a_job_is_observed_as_on_one_host(self):
+        """What servers and workers print is in the logs of their pods, as they print it."""
+        cluster = self.cluster(*observed.options("metrics"), volume=("metrics",))
+        self.start_all(cluster)
+        folder = os.path.join(cluster.volume, "paracel", "trial", "paracel_runs")
+        run, = (os.path.join(folder, name) for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name)))
+        metrics = os.path.join(cluster.volume, "metrics")
+        job = observed.wait_for_metrics(self, run, metrics, 2, 2, cluster.pod("scheduler").enter)
+        self.finish(cluster)
+        observed.assert_json(self, cluster.pod("scheduler").said(), job, "launcher")
+        hosts = [f"trial-{role}-{i}" for role in ("server", "worker") for i in range(2)]
+        observed.assert_recorded(self, run, metrics, 2, 2, hosts)
 
     def overlap(self, role, cluster, gone):
         """A pod falls silent, and another one of its index is started; then the first is back."""

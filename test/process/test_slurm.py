@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import observed  # noqa: E402
 from process_support import (BIN, BUILD, END_LIMIT, LR, PACED, PRUN, SOURCE, JobTest, clean_environment, main,  # noqa: E402
                              patient, processes_of, read_bytes, wait_until)
 from slurm_support import REASON, Cluster  # noqa: E402
@@ -255,6 +256,19 @@ class Slurm(JobTest):
         self.touch(enough)
         self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
         self.assert_bits_of_one_host("survivor", 2)
+
+    def test_a_job_is_observed_as_on_one_host(self):
+        name, environment, enough = self.paced("observed.json", output="observed/")
+        run, metrics = self.not_there("run"), tempfile.mkdtemp(dir=self.folder)
+        job = self.submit("-w", "4", "-p", "2", "--run-dir", run, *observed.options(metrics), "-c", name, LR, **environment)
+        mark = observed.wait_for_metrics(self, run, metrics, 4, 2, self.cluster.hosts[0].enter)
+        self.touch(enough)
+        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+        said = self.said().splitlines(keepends=True)
+        observed.assert_json(self, "".join(line for line in said if line.startswith("{")), mark, "launcher")
+        self.assertTrue(any(line.startswith("objective ") for line in said), said)  # of worker 0, as it was written
+        observed.assert_json_logs(self, run, mark, 4, 2)
+        observed.assert_recorded(self, run, metrics, 4, 2, [host.name for host in self.cluster.hosts])
 
     def test_the_example_script(self):
         folder = tempfile.mkdtemp(dir=self.folder)

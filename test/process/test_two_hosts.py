@@ -4,15 +4,18 @@
 and sshd. Servers run on one of them, workers on both, encrypted unless a test says otherwise. Needs root, ip, unshare, sshd, ssh
 and mpirun; otherwise skipped with the reason."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import observed  # noqa: E402
 from namespaces import run, tools_of, why_not  # noqa: E402
-from process_support import (BIN, END_LIMIT, LR, PACED, JobTest, clean_environment, main, patient,  # noqa: E402
+from process_support import (BIN, END_LIMIT, LR, PACED, PRUN, JobTest, clean_environment, main, patient,  # noqa: E402
                              processes_of, read_bytes, wait_until)
 
 TOOLS = tools_of("ip", "unshare", "nsenter", "sshd", "ssh", "ssh-keygen", "mpirun")
@@ -132,7 +135,7 @@ class TwoHosts(JobTest):
             OMPI_MCA_plm_rsh_agent=agent or self.ssh, TEST_ENOUGH=enough, OMPI_MCA_oob_tcp_if_include=NET + ".0/24",
             OMPI_MCA_btl_tcp_if_include=NET + ".0/24", OMPI_MCA_btl="self,tcp", OMPI_MCA_orte_keep_fqdn_hostnames="1")
         return self.start("-w", "4", "-p", "2", "-c", config, "-m", self.method, "--hostfile", "workers", "--hostfile_server",
-                          servers, "--timeout", "60", *options, LR, prefix=self.hosts[0].enter,
+                          servers, "--timeout", f"{patient(60):.0f}", *options, LR, prefix=self.hosts[0].enter,
                           environment=environment)
 
     def host_of(self, process):
@@ -315,7 +318,7 @@ class BySsh(TwoHosts):
         enough = self.not_there("enough")
         job = self.start_job(name + ".json", "--heartbeat-limit", f"{patient(1.5):.1f}", *options, enough=enough,
                              agent=f"{self.ssh} -o SetEnv=TEST_ENOUGH={enough}", **more)
-        self.assertTrue(wait_until(lambda: "prun: round" in job.err(), 30), job.err())
+        self.assertTrue(wait_until(lambda: "round" in job.err(), 30), job.err())
         return job, enough
 
     def workers_on(self, host, job):
@@ -384,6 +387,30 @@ class BySsh(TwoHosts):
         job = self.start_job("cfg.json", "--on-worker-death", "eject")
         self.assertEqual(job.wait(), 2)
         self.assertIn("--on-worker-death eject: with -m ssh a worker on a host that falls silent may still be alive", job.err())
+
+    def test_a_job_is_observed_as_on_one_host_and_traces_of_another_one_are_named(self):
+        """The other host does not see the folder of the run."""
+        private = self.own_temporary_folder(self.hosts[1])
+        unseen = tempfile.mkdtemp(prefix="paracel-unseen-")
+        self.addCleanup(shutil.rmtree, unseen)
+        run, metrics = os.path.join(unseen, "run"), tempfile.mkdtemp(dir=self.folder)
+        job, enough = self.start_paced_job("observed", "--run-dir", run, *observed.options(metrics))
+        name = observed.wait_for_metrics(self, run, metrics, 4, 2, self.hosts[0].enter)
+        self.touch(enough)
+        self.assertEqual(job.wait(), 0, job.err())
+        observed.assert_json(self, job.err(), name, "launcher")
+        observed.assert_json_logs(self, run, name, 4, 2)
+        there = os.path.join(private, os.path.relpath(run, "/tmp"))
+        self.assertTrue(os.listdir(there))
+        self.assertEqual(os.stat(there).st_mode & 0o777, 0o700)
+        a, b = (host.name for host in self.hosts)
+        done = subprocess.run([sys.executable, PRUN, "trace", "--run", run, "--format", "chrome"], capture_output=True, text=True,
+                              check=False, env=clean_environment())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"prun.py: nothing is here of {b}, which had server s0, server s1, worker 2, worker 3: if {run} is another "
+                      "folder there, its .trace files are in it: copy them into this one\n", done.stderr)
+        shutil.copytree(there, run, dirs_exist_ok=True)
+        self.assertNotIn("nothing is here of", observed.assert_recorded(self, run, metrics, 4, 2, [a, b]))
 
     def test_more_workers_than_sshd_lets_in_at_once(self):
         """Those that join, and those of a program that does not."""

@@ -16,14 +16,16 @@ LOST_CONNECTION = 255  # ssh's status when it fails itself
 AT_ONCE = 8            # sshd refuses some of more than ten connections that have not logged in (MaxStartups)
 LOGIN_LIMIT = 3.0      # seconds
 # A dash takes `kill -TERM -- -1` for wrong, so `-s`.
-WATCH = ("cd {folder} || exit 2; exec 3<&0; env {environment} setsid {command} </dev/null 3<&- & p=$!; "
+WATCH = ("cd {folder} || exit 2; {before}exec 3<&0; env {environment} setsid {command} </dev/null 3<&- & p=$!; "
          "{{ cat <&3; kill -s TERM -- -$p; sleep 1; kill -s KILL -- -$p; }} >/dev/null 2>&1 & w=$!; "
          "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s")
 
 
 def command_there(login, command, environment):
     """The command that runs another one on a host, in the current folder's place there."""
-    script = WATCH.format(folder=shlex.quote(os.getcwd()), command=" ".join(shlex.quote(word) for word in command),
+    traces = environment.get("PARACEL_TRACE")  # a host that does not see the run's folder gets one of its own there
+    before = f"(umask 077; mkdir -p {shlex.quote(traces)}) 2>/dev/null; " if traces else ""
+    script = WATCH.format(folder=shlex.quote(os.getcwd()), before=before, command=" ".join(shlex.quote(word) for word in command),
                           environment=" ".join(shlex.quote(f"{k}={v}") for k, v in environment.items()) or "PARACEL_MODE=")
     from .key_holders import agent, for_any_shell
     words = agent()

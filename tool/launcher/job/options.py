@@ -248,8 +248,8 @@ def parse_command_line(arguments):
         parser.error(f"--on-worker-death {options.on_worker_death}: MPI cannot continue after losing a rank, so with -m mpi a "
                      "worker's death ends the job")
     if options.on_worker_death == "eject" and options.method in ("ssh", "slurm"):
-        parser.error(f"--on-worker-death eject: with -m {options.method} a worker on a host that falls silent may still be alive, "
-                     "and would take part again later: want abort or wait:T")
+        parser.error(f"--on-worker-death eject: with -m {options.method} a worker on a host that falls silent may still be "
+                     "alive, and would take part again later: want abort or wait:T")
     check_times(parser, options)
     options.function_timeout = {None: 30.0, **dict(options.function_timeout)}
     longest = max(options.function_timeout.values())
@@ -277,7 +277,7 @@ def parse_command_line(arguments):
     check_slurm(parser, options)
     if options.metrics_bind is not None and options.metrics_port is None:
         parser.error("--metrics-bind requires --metrics-port")
-    if options.metrics_file is not None:
+    if options.metrics_file is not None and options.method != "k8s":  # otherwise it is a folder of the volume
         if not os.path.isdir(options.metrics_file):
             parser.error(f"--metrics-file {options.metrics_file}: no such folder")
         if not os.access(options.metrics_file, os.W_OK | os.X_OK):

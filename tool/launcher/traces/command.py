@@ -8,6 +8,8 @@ from ..common.figures import count_of
 from ..common.output import write_file, write_quietly
 from ..common.printable import printable
 from ..folders.run_directory import read_note
+from ..job.timeline import TIMELINE
+from ..report.run_record import objects_in
 from .files import REQUEST, read_folder
 from .formats import chrome, perfetto
 from .spans import Trace
@@ -20,6 +22,17 @@ def folder_of(run):
     if os.path.isdir(run) and any(name.endswith(".trace") for name in os.listdir(run)):
         return run
     return read_note(run)[1]
+
+
+def elsewhere(folder, files):
+    """Sentences about hosts that had processes of the run, of which no trace is here."""
+    here, missing = {file.host for file in files}, {}
+    for event in objects_in(os.path.join(folder, TIMELINE)):
+        role, index, host = event.get("role"), event.get("index"), event.get("host")
+        if event.get("event") in ("joined", "joining") and isinstance(host, str) and host not in here:
+            missing.setdefault(host, {})[f"server s{index}" if role == "server" else f"{role} {index}"] = None
+    return [f"nothing is here of {host}, which had {', '.join(names)}: if {os.path.abspath(folder)} is another folder there, "
+            "its .trace files are in it: copy them into this one" for host, names in missing.items()]
 
 
 def say(line):
@@ -43,7 +56,7 @@ def trace_command(arguments):
     write_file(path, (chrome if options.format == "chrome" else perfetto)(trace))
     for why in left_out:
         say(f"left out {why}")
-    for note in trace.notes:
+    for note in trace.notes + elsewhere(folder, files):
         say(note)
     if trace.dropped:
         say(f"{count_of(trace.dropped, 'record')} did not fit into --trace-bytes")
