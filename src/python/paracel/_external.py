@@ -109,6 +109,7 @@ class ExternalJob:
         path = own if self.program == program else self.program
         self.places = [("server", i) for i in range(servers)] + [("worker", i) for i in range(workers)]
         self.replicas, self.lines, self.results = replicas, [], {}
+        self._waits = any(str(word).rpartition("=")[2].startswith("wait:") for word in options)  # --on-worker-death
         self._private = tempfile.TemporaryDirectory(prefix="paracel-")
         file = os.path.join(self._private.name, "config.json")
         with open(file, "w", encoding="utf-8") as out:
@@ -160,7 +161,13 @@ class ExternalJob:
 
     def needs(self, role):
         """Whether another process may take the place of one that has died."""
-        return role == "server" and self.replicas > 1 and not self.is_over()
+        return (self.replicas > 1 if role == "server" else self._waits) and not self.is_over()
+
+    def was_killed(self, place, result):
+        """Keeps what run_process has returned. Returns: whether a signal has killed the process, as the system does where memory
+        is short: the actor or task that has run it knows nothing of that."""
+        self.results[place] = result
+        return not 0 <= result["status"] <= 128  # as a shell says it
 
     def finish(self):
         """Blocks until the job has ended. Returns: what the first worker has printed. Raises Error, by the job's status."""

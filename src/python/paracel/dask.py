@@ -27,7 +27,8 @@ _FAREWELL = 5.0   # seconds in which the tasks of a job that is over end
 
 
 def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers: int = 2, *, replicas: int = 1,
-        client: Any = None, resources: Mapping[str, float] | None = None, options: Sequence[str] = ()) -> str:
+        client: Any = None, resources: Mapping[str, float] | None = None, max_restarts: int = 3,
+        options: Sequence[str] = ()) -> str:
     """Runs a job, and waits for its end.
 
     The job's scheduler runs beside the caller. The package, the program and its files must have the same paths on all of Dask's
@@ -42,14 +43,17 @@ def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers
         Its config, or the name of the file with it.
     workers, servers, replicas : int
         Dask starts the tasks of a process of its own that has died again, elsewhere (``distributed.scheduler.allowed-failures``
-        times). With ``replicas`` above 1 a server's then takes the place of the dead one, and the job goes on; otherwise a death
-        ends it.
+        times), and we those whose own process was killed. With ``replicas`` above 1 a server's then takes the place of the dead
+        one, and the job goes on; otherwise a death ends it.
     client : distributed.Client, optional
         By default the newest one of this process.
     resources : dict, optional
         What Dask reserves for each task.
+    max_restarts : int
+        How many tasks are started again whose own process was killed, at most.
     options : list of str
-        Further options of prun, such as ``["--checkpoint-dir", "/data/checkpoints"]``.
+        Further options of prun, such as ``["--checkpoint-dir", "/data/checkpoints"]``. With ``["--on-worker-death", "wait:60"]``
+        a worker is replaced, too, if all hosts see the caller's current folder.
 
     Returns
     -------
@@ -71,13 +75,24 @@ def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers
                          "fewer")
     with ExternalJob(program, config if isinstance(config, str) else dict(config), workers, servers, replicas,
                      _own_address(client), options) as job:
-        running = {}
+        running, ended = {}, set()
+
+        def start(role, index):
+            running[role, index] = client.submit(run_process, job.order(role, index), pure=False, resources=resources,
+                                                 key=f"paracel-{role}-{index}-{os.urandom(4).hex()}")
+
         try:
-            for role, index in job.places:
-                running[role, index] = client.submit(run_process, job.order(role, index), pure=False, resources=resources,
-                                                     key=f"paracel-{role}-{index}-{os.urandom(4).hex()}")
+            for place in job.places:
+                start(*place)
             while not job.is_over() and not all(future.done() for future in running.values()):
                 time.sleep(_PAUSE)
+                for place, future in list(running.items()):
+                    if future.status != "finished" or future.key in ended:
+                        continue
+                    ended.add(future.key)
+                    if job.was_killed(place, future.result()) and max_restarts > 0 and job.needs(place[0]):
+                        max_restarts -= 1
+                        start(*place)
             end = time.monotonic() + _FAREWELL  # they have been told that the job is over
             while time.monotonic() < end and not all(future.done() for future in running.values()):
                 time.sleep(_PAUSE)

@@ -45,13 +45,15 @@ def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers
     config : dict or str
         Its config, or the name of the file with it.
     workers, servers, replicas : int
-        With ``replicas`` above 1 an actor of a server that has died is replaced, and the job goes on; otherwise a death ends it.
+        With ``replicas`` above 1 a server that has died is replaced, in another actor, and the job goes on; otherwise a death
+        ends it.
     num_cpus, resources
         What Ray reserves for each actor.
     max_restarts : int
-        How many servers are replaced, at most.
+        How many servers and workers are replaced, at most.
     options : list of str
-        Further options of prun, such as ``["--checkpoint-dir", "/data/checkpoints"]``.
+        Further options of prun, such as ``["--checkpoint-dir", "/data/checkpoints"]``. With ``["--on-worker-death", "wait:60"]``
+        a worker is replaced, too, if all nodes see the caller's current folder.
 
     Returns
     -------
@@ -79,6 +81,8 @@ def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers
         actors, running = {}, {}
 
         def start(place):
+            if place in actors:  # that has died, or that has nothing more to do
+                _ray.kill(actors[place])
             actors[place] = actor.remote()
             running[actors[place].run.remote(job.order(*place))] = place
 
@@ -103,9 +107,8 @@ def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers
 
 
 def _take(job, place, reference):
-    """Returns: whether the actor has died."""
+    """Returns: whether the actor, or its process, has died."""
     try:
-        job.results[place] = _ray.get(reference)
+        return job.was_killed(place, _ray.get(reference))
     except _ray.exceptions.RayActorError:
         return True
-    return False
