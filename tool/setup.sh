@@ -32,7 +32,7 @@ python_packages=("nanobind>=3,<4" "nanobind-backend>=1,<2" "scikit-build-core>=0
                  "jsonschema>=4" tqdm numpydoc "kubernetes-validate>=1.34" "perfetto>=0.16")
 python_wheels=(numpy "nanobind-backend>=1,<2" pyzmq scikit-learn)
 python_newest=(scikit-learn pandas "nanobind-backend>=1,<2")  # of the newest versions, for the tests of estimators
-python_exports=(tensorboardX mlflow-skinny)  # 190 MB, for prun.py export
+python_exports=(tensorboardX mlflow-skinny grafana-foundation-sdk)  # 190 MB, for prun.py export, and the dashboard's schema
 python_engines=(ray "dask[distributed]")  # 250 MB, for paracel.ray and paracel.dask
 python_frames=(pyarrow polars xgboost-cpu gensim)  # beside these, for tests that are skipped without them
 # The Go module whose definition of a JobSet the manifests of -m k8s are checked with, and the SHA-256 of its archive.

@@ -27,6 +27,15 @@ DASHBOARD = os.path.join(SOURCE, "tool", "grafana", "paracel.json")
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
 SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"(?:,|$)')
+# From the package that Grafana's makers generate from its schema.
+SCHEMA = os.path.join(SOURCE, "build", "python-tools", "exports")
+READ_BACK = """
+import json, sys
+from grafana_foundation_sdk.cog import encoder, plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+plugins.register_default_plugins()
+print(encoder.JSONEncoder().encode(Dashboard.from_json(json.load(sys.stdin))))
+"""
 DURATION = "paracel_request_duration_seconds"
 HEARTBEAT = 0.5  # seconds between two reports of a process
 
@@ -337,6 +346,27 @@ class Readers(MetricsTest):
         super().setUpClass()
         with open(DASHBOARD, encoding="utf-8") as file:
             cls.board = json.load(file)
+
+    @unittest.skipUnless(os.path.isdir(os.path.join(SCHEMA, "grafana_foundation_sdk")),
+                         f"no grafana-foundation-sdk in {SCHEMA}: tool/setup.sh --long installs it, from PyPI")
+    def test_grafanas_schema_knows_each_key_of_the_dashboard(self):
+        def read_back(board):
+            done = subprocess.run([sys.executable, "-c", READ_BACK], input=json.dumps(board), capture_output=True, text=True,
+                                  check=False, env=clean_environment(PYTHONPATH=SCHEMA))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)
+
+        def lost(ours, theirs, where=""):
+            """What the schema's classes, which ignore unknown keys, have not kept."""
+            if isinstance(ours, dict) and isinstance(theirs, dict):
+                return [w for k, v in ours.items() for w in lost(v, theirs.get(k), f"{where}.{k}")]
+            if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+                return [w for i, v in enumerate(ours) for w in lost(v, theirs[i], f"{where}.{i}")]
+            return [] if ours == theirs else [where]
+        self.assertEqual(lost(self.board, read_back(self.board)), [])
+        wrong = json.loads(json.dumps(self.board))
+        wrong["panels"][1]["targets"][0]["legendFormt"] = "{{metric}}"
+        self.assertEqual(lost(wrong, read_back(wrong)), [".panels.1.targets.0.legendFormt"])
 
     def test_each_expression_of_the_dashboard_names_metrics_that_are_there(self):
         _, _, url = self.job()

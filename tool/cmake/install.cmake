@@ -30,7 +30,7 @@ install(DIRECTORY include/paracel DESTINATION include COMPONENT development)
 install(FILES LICENSE DESTINATION share/doc/paracel COMPONENT documents)
 # Documents and example configs keep their relative places, so that links between them work.
 file(GLOB documents RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
-  *.md doc/*.md default/*.md server/*.md alg/*.md src/*/*.md tool/*.md tool/*/*.md test/*/*.md alg/*/*.md alg/*/*.json)
+  *.md doc/*.md doc/*.png default/*.md server/*.md alg/*.md src/*/*.md tool/*.md tool/*/*.md test/*/*.md alg/*/*.md alg/*/*.json)
 foreach(document ${documents})
   get_filename_component(folder ${document} DIRECTORY)
   install(FILES ${document} DESTINATION share/doc/paracel/${folder} COMPONENT documents)
