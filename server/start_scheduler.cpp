@@ -32,6 +32,7 @@
 
 #include <paracel/error.hpp>
 
+#include "config/config_sources.hpp"
 #include "config/launch_facts.hpp"
 #include "core/failure_text.hpp"
 #include "core/hash.hpp"
@@ -82,7 +83,7 @@ DEFINE_string(metrics_file, "", "file with the job's metrics, for node_exporter'
 DEFINE_string(config, "", "config file of the workers' program, for the manifest of a checkpoint");
 DEFINE_string(print_config, "",
               "print what prun.py must know about this config of a program without a schema, and exit");
-DEFINE_string(overrides, "[]", "JSON list of KEY=VALUE, which replace keys of that config");
+DEFINE_string(overrides, "[]", "JSON list of KEY=VALUE, which replace keys of --config, or of --print_config");
 DEFINE_bool(insecure, false, "allow an address that other hosts can reach");
 
 // gflags calls this when it cannot parse the command line; it prints the reason on stderr itself.
@@ -92,10 +93,13 @@ extern void (*gflags_exitfunc)(int);
 
 namespace {
 
+std::vector<std::string> overrides_from_flags() {
+  return nlohmann::json::parse(FLAGS_overrides).get<std::vector<std::string>>();
+}
+
 /// What prun.py asks for in the case of a program without a schema.
-std::string facts_line(const std::string& config, const std::string& overrides) try {
-  const auto words = nlohmann::json::parse(overrides).get<std::vector<std::string>>();
-  return paracel::facts_json(paracel::facts_of_file(config, words), nullptr);
+std::string facts_line(const std::string& config) try {
+  return paracel::facts_json(paracel::facts_of_file(config, overrides_from_flags()), nullptr);
 } catch (const paracel::error& e) {
   return paracel::failure_json(e);
 }
@@ -195,6 +199,7 @@ paracel::srv::checkpoint_options checkpoints_from_flags() {
   if (!FLAGS_config.empty()) {
     const auto text = disk.read(FLAGS_config, std::size_t{1} << 30);
     o.config = paracel::hash_key(paracel::net::text_of(text));
+    o.settings = paracel::config_json(paracel::read_config(FLAGS_config, overrides_from_flags()));
   }
   if (!FLAGS_checkpoint_dir.empty()) disk.require_own(FLAGS_checkpoint_dir);
   if (!FLAGS_resume.empty()) {
@@ -327,7 +332,7 @@ int main(int argc, char** argv) try {
   else if (getppid() != FLAGS_parent) return paracel::exit_status::failure;
   if (argc > 1) throw usage_error(std::string("unexpected argument \"") + argv[1] + "\"");
   if (!FLAGS_print_config.empty()) {
-    std::printf("%s\n", facts_line(FLAGS_print_config, FLAGS_overrides).c_str());
+    std::printf("%s\n", facts_line(FLAGS_print_config).c_str());
     return std::fflush(stdout) == 0 ? paracel::exit_status::ok : paracel::exit_status::failure;
   }
   paracel::net::raise_descriptor_limit();

@@ -111,7 +111,11 @@ void checkpoint_coordinator::stop(std::uint32_t rank, std::uint32_t clock, stopp
     since_ = now;
     failure_.clear();
     functions_.clear();
-    manifest_ = {.job = job_, .clock = clock, .program = options_.program, .config = options_.config};
+    manifest_ = {.job = job_,
+                 .clock = clock,
+                 .program = options_.program,
+                 .config = options_.config,
+                 .settings = options_.settings};
   }
   stopped_[rank] = std::move(worker);
   check_all_stopped(members);

@@ -40,6 +40,7 @@ struct checkpoint_options {
   std::uint32_t keep = 3;    ///< how many valid checkpoints are kept
   std::string program;       ///< for the manifest
   std::uint64_t config = 0;  ///< likewise: hash of the config file
+  std::string settings;      ///< likewise: all that it consists of
   /// How long after the first worker the last one may reach the clock of a checkpoint; then it is abandoned, and those
   /// that have arrived continue.
   std::chrono::milliseconds gather_limit{300'000};

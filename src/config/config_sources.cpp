@@ -207,6 +207,31 @@ void add_json(std::string& to, const config_node& node) {
   }
 }
 
+bool is_number(const config_node& n) {
+  return n.type == config_node::kind::integer || n.type == config_node::kind::number;
+}
+
+void add_changes(std::vector<config_change>& all, const std::string& outer, const config_node& before,
+                 const config_node& now) {
+  for (const auto& [name, line, column, old, origin, written] : before.members) {
+    if (before.find(name) != &old) continue;
+    const auto* fresh = now.find(name);
+    if (fresh == nullptr) {
+      all.push_back({outer + name, config_json(old), ""});
+    } else if (old.type == config_node::kind::object && fresh->type == config_node::kind::object) {
+      add_changes(all, outer + name + '.', old, *fresh);
+    } else {
+      const auto a = config_json(old), b = config_json(*fresh);
+      const bool same = is_number(old) && is_number(*fresh) ? old.as_number() == fresh->as_number() : a == b;
+      if (!same) all.push_back({outer + name, a, b});
+    }
+  }
+  for (const auto& m : now.members) {
+    if (before.find(m.name) == nullptr && now.find(m.name) == &m.value)
+      all.push_back({outer + m.name, "", config_json(m.value)});
+  }
+}
+
 }  // namespace
 
 config_node parse_sources(const std::string& file, std::string_view text, const std::vector<std::string>& overrides) {
@@ -227,6 +252,12 @@ std::string config_json(const config_node& node) {
   std::string text;
   add_json(text, node);
   return text;
+}
+
+std::vector<config_change> config_changes(const config_node& before, const config_node& now) {
+  std::vector<config_change> all;
+  add_changes(all, "", before, now);
+  return all;
 }
 
 }  // namespace paracel

@@ -31,4 +31,12 @@ config_node parse_sources(const std::string& file, std::string_view text, const 
 /// A tree as JSON text, numbers as they were written.
 std::string config_json(const config_node& node);
 
+/// A key whose value differs between two configs. A key inside objects that both have is named OUTER.INNER.
+struct config_change {
+  std::string key;
+  std::string before, now;  ///< JSON; empty: not given
+};
+/// Keys in the order of `before`, then those that only `now` has. The last of duplicates counts; 1 and 1.0 are equal.
+std::vector<config_change> config_changes(const config_node& before, const config_node& now);
+
 }  // namespace paracel

@@ -125,6 +125,7 @@ std::string checkpoint_manifest::to_text() const {
                 {"workers", workers},         {"servers", servers},
                 {"program", program},         {"config_xxh3", to_hex(config)},
                 {"functions", json::array()}, {"files", json::array()}};
+  if (!settings.empty()) inner["settings"] = settings;
   for (const auto& f : functions) {
     inner["functions"].push_back(
         {{"id", to_hex(f.id)}, {"plugin", f.plugin}, {"symbol", f.symbol}, {"filter", f.filter}});
@@ -178,6 +179,7 @@ checkpoint_manifest checkpoint_manifest::from_text(std::string_view text, const 
   m.servers = in.small(inner, "servers");
   m.program = in.text(inner, "program");
   m.config = in.hex(inner, "config_xxh3");
+  if (inner.contains("settings")) m.settings = in.text(inner, "settings");
   for (const auto& f : in.list(inner, "functions")) {
     m.functions.push_back({in.hex(f, "id"), in.text(f, "plugin"), in.text(f, "symbol"), in.flag(f, "filter")});
   }

@@ -51,6 +51,7 @@ struct checkpoint_manifest {
   std::uint32_t servers = 0;
   std::string program{};
   std::uint64_t config = 0;  ///< XXH3-64 of the config file's text, 0: none
+  std::string settings{};    ///< the config with what it includes and --set, as JSON; empty: none, or not recorded
   std::vector<checkpoint_function> functions{};
   std::vector<checkpoint_entry> files{};
 

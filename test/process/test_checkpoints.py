@@ -264,8 +264,36 @@ class Checkpoints(JobTest):
         self.assertEqual(err, f"prun.py: error: --resume {folder_of(self.dir, 20)}: a checkpoint of the program lr, which ridge "
                               "cannot resume from: want one of ridge\n")
         err = self.finished(self.config("mine", LR, rounds=21), LR, "--resume", self.dir)
-        self.assertIn(f"warning: {folder_of(self.dir, 20)} was made with another config\n", err)
+        self.assertIn(f"warning: {folder_of(self.dir, 20)} was made with another config: rounds was 20, is 21\n", err)
         self.assertIn("clock 20, taken with 3 workers and 1 server\n", err)
+
+    def test_what_differs_in_the_config_is_named_when_a_run_is_resumed(self):
+        def write(name, text):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write(json.dumps(text, indent=1))
+            return name
+        with open(os.path.join(self.folder, self.config("whole", LR, rounds=20)), encoding="utf-8") as file:
+            base = write("base.json", json.load(file))
+        config = write("including.json", {"include": base, "output": "first"})
+
+        def again(*options):
+            """Resumes from clock 10; what the warning says."""
+            nonlocal err
+            err = self.finished(config, LR, "--resume", folder_of(self.dir, 10), "--checkpoint-dir", self.dir, *options)
+            said = re.findall(r"warning: (\S+) was made with another config: (.*)", err)
+            self.assertEqual([where for where, _ in said], [folder_of(self.dir, 10)] * len(said))
+            return [text for _, text in said]
+        err = self.finished(config, LR, "--checkpoint-dir", self.dir, "--checkpoint-every", "10", "--set", "alpha=0.25", "--set",
+                            "decay=0.5")
+        self.assertEqual(again("--set", "decay=5e-1", "--set", "alpha=0.25"), [])
+        self.assertEqual(again("--set", "alpha=0.5"), ["alpha was 0.25, is 0.5; decay was 0.5, is not given"])
+        check_samples(self, "doc/checkpoints.md", "test_checkpoints", err, containing="another config")
+        # In an included file, whose keys are in another order; the config itself is the same.
+        with open(os.path.join(self.folder, base), encoding="utf-8") as file:
+            keys = json.load(file)
+        write(base, dict(reversed({**keys, "debug": True, "beta": 0.125}.items())))
+        self.assertEqual(again("--set", "alpha=0.25", "--set", "decay=0.5"),
+                         [f"beta was {keys['beta']}, is 0.125; debug was not given, is true"])
 
     def test_another_number_of_workers_ends_near_the_same_model(self):
         config = self.config("more", LR, rounds=300)
@@ -310,7 +338,7 @@ class Checkpoints(JobTest):
         self.assertEqual(status, 0, run.err())
         self.assertIn("No space left on device", run.err())
         if "/server-" in run.err():  # a worker may be the first to find the disk full
-            check_samples(self, "doc/checkpoints.md", "test_checkpoints", run.err(), containing="prun: ")
+            check_samples(self, "doc/checkpoints.md", "test_checkpoints", run.err(), containing="prun: the checkpoint ")
         first = checkpoints_in(self.dir)[0]
         chosen = json.loads(subprocess.run([TOOL, "choose", self.dir], capture_output=True, text=True, check=True).stdout)
         self.assertEqual(chosen["clock"], checkpoints_in(self.dir)[-1])

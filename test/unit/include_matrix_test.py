@@ -67,7 +67,7 @@ LAYERS = [
     ("serial", r"tool/serial/", {"serial"}),
     ("balltree", r"tool/balltree/", {"balltree"}),
     ("datagen", r"tool/datagen/", {"public", "datagen"}),
-    ("checkpoints", r"tool/checkpoint/", BASE | {"storage"}),
+    ("checkpoints", r"tool/checkpoint/", BASE | {"storage", "config"}),
     ("bench", r"tool/bench/", ALL - {"compat"} | {"bench"}),
     ("outside", r"(test/compat|tool/template)/", {"compat", "public"}),
     ("test", r"test/", ALL | {"test", "balltree"}),

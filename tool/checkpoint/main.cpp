@@ -3,7 +3,8 @@
 // Inspects the checkpoints of a job, for users and for prun.py:
 //   paracel_checkpoint list DIR      prints a line for each checkpoint that has a manifest
 //   paracel_checkpoint verify DIR    reads every byte of each; status 4 when one is damaged
-//   paracel_checkpoint choose DIR [CONFIG]    prints the newest valid one as JSON, for --resume
+//   paracel_checkpoint choose DIR [CONFIG [OVERRIDES]]
+//                                    prints the newest valid one as JSON, for --resume, and what differs in the config
 //
 // DIR is the folder given to --checkpoint-dir, or one checkpoint in it.
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <paracel/error.hpp>
 
+#include "config/config_sources.hpp"
 #include "core/hash.hpp"
 #include "core/hex.hpp"
 #include "storage/checkpoint_store.hpp"
@@ -58,8 +60,19 @@ int look(const storage::file_system& disk, const std::string& folder, bool whole
   return status;
 }
 
-/// `config`: a config file to be compared with the checkpoint's; empty: none.
-int choose(const storage::file_system& disk, const std::string& folder, const std::string& config) {
+/// What differs between the config of a checkpoint and this one; null if the checkpoint does not say.
+json changes(const storage::checkpoint_manifest& m, const std::string& config, const std::string& overrides) {
+  if (m.settings.empty() || config.empty()) return nullptr;
+  const auto now = read_config(config, json::parse(overrides).get<std::vector<std::string>>());
+  json all = json::array();
+  for (const auto& c : config_changes(parse_config(storage::manifest_name, m.settings), now))
+    all.push_back({{"key", c.key}, {"before", c.before}, {"now", c.now}});
+  return all;
+}
+
+/// `config`: a config file to be compared with the checkpoint's; empty: none. `overrides`: JSON list of KEY=VALUE.
+int choose(const storage::file_system& disk, const std::string& folder, const std::string& config,
+           const std::string& overrides) {
   const auto c = storage::choose_checkpoint(disk, folder);
   json passed = json::array();
   for (const auto& b : c.passed_over) passed.push_back({{"folder", b.folder}, {"why", b.why}});
@@ -75,6 +88,7 @@ int choose(const storage::file_system& disk, const std::string& folder, const st
                     {"servers", c.manifest.servers},
                     {"program", c.manifest.program},
                     {"same_config", same},
+                    {"changes", changes(c.manifest, config, overrides)},
                     {"passed_over", passed}};
   std::printf("%s\n", all.dump(-1, ' ', false, json::error_handler_t::replace).c_str());
   return exit_status::ok;
@@ -83,14 +97,14 @@ int choose(const storage::file_system& disk, const std::string& folder, const st
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string what = argc == 3 || argc == 4 ? argv[1] : "";
+  const std::string what = argc >= 3 && argc <= 5 ? argv[1] : "";
   try {
     std::string folder = what.empty() ? "" : argv[2];
     while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
     const storage::posix_file_system disk;
     if (argc == 3 && (what == "list" || what == "verify")) return look(disk, folder, what == "verify");
-    if (what == "choose") return choose(disk, folder, argc == 4 ? argv[3] : "");
-    std::fprintf(stderr, "usage: paracel_checkpoint list|verify DIR, or choose DIR [CONFIG]\n");
+    if (what == "choose") return choose(disk, folder, argc > 3 ? argv[3] : "", argc > 4 ? argv[4] : "[]");
+    std::fprintf(stderr, "usage: paracel_checkpoint list|verify DIR, or choose DIR [CONFIG [OVERRIDES]]\n");
     return exit_status::usage;
   } catch (const error& e) {
     std::fprintf(stderr, "paracel_checkpoint: error: %s\n", e.what());

@@ -193,6 +193,7 @@ checkpoint_manifest write_checkpoint(file_system& on, std::uint32_t clock, std::
   const auto folder = "d/" + checkpoint_folder_name(clock);
   on.make_folder(folder);
   checkpoint_manifest m{.job = job, .clock = clock, .workers = 1, .servers = 1, .program = "lr", .config = 5};
+  m.settings = R"({"rounds": 1e2, "output": "a\"b"})";
   m.functions = {{.id = 7, .plugin = "x", .symbol = std::string("f\0a=1", 5), .filter = true}};
   for (const auto kind : {checkpoint_kind::server, checkpoint_kind::worker}) {
     const checkpoint_header h{.kind = kind, .clock = clock, .job = job, .count = 1};
@@ -211,6 +212,11 @@ TEST(CheckpointStore, AManifestIsReadBack) {
   EXPECT_EQ(back.to_text(), m.to_text());
   EXPECT_EQ(back.functions, m.functions);
   EXPECT_EQ(back.program, "lr");
+  EXPECT_EQ(back.settings, m.settings);
+  auto older = m;  // from before they were recorded
+  older.settings.clear();
+  EXPECT_EQ(older.to_text().find("settings"), std::string::npos);
+  EXPECT_EQ(checkpoint_manifest::from_text(older.to_text(), "m").settings, "");
 }
 
 TEST(CheckpointStore, AManifestIsRefusedWhereverItIsCutOrFlipped) {

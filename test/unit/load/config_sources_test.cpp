@@ -170,4 +170,23 @@ TEST_F(ConfigSources, APathOverridesInsideObjectsThatAreThere) {
   EXPECT_EQ(text({"none.x=5"}), R"({"model": {"layers": {"width": 3, "depth": 2})" + rest + R"(, "none.x": 5})");
 }
 
+TEST_F(ConfigSources, WhatDiffersBetweenTwoIsNamedWithBothValues) {
+  write("base.json", R"({"rounds": 20, "shape": {"rows": 2, "columns": 3}, "alpha": 1.0})");
+  const auto before = write("before.json", R"({"include": "base.json", "output": "a", "names": ["x"], "debug": true})");
+  const auto now =
+      write("cfg.json", R"({"rounds": 10, "shape": {"rows": 4, "columns": 3}, "alpha": 1, "names": ["x", "y"],
+                                         "output": "a", "late": null, "late": 5})");
+  std::string all;
+  for (const auto& c :
+       paracel::config_changes(paracel::read_config(before), paracel::read_config(now, {"rounds=30", "shape.rows=5"})))
+    all += c.key + ": " + c.before + " -> " + c.now + '\n';
+  EXPECT_EQ(all,
+            "rounds: 20 -> 30\n"
+            "shape.rows: 2 -> 5\n"
+            "names: [\"x\"] -> [\"x\", \"y\"]\n"
+            "debug: true -> \n"
+            "late:  -> 5\n");
+  EXPECT_TRUE(paracel::config_changes(paracel::read_config(now), paracel::read_config(now)).empty());
+}
+
 }  // namespace

@@ -10,6 +10,7 @@ from ..folders.own_folder import NotOwn, OwnFolder
 from ..programs.program import dies_with_us, own_program
 
 PROGRAM = "paracel_checkpoint"
+MOST_CHANGES, MOST_VALUE = 20, 60  # keys that a warning lists, characters of a value there
 MOST_PATH_BYTES = 1000  # what fits into a membership, with file names appended
 
 
@@ -63,7 +64,8 @@ class Checkpoints:
         tool = os.path.join(framework, PROGRAM)
         if not os.access(tool, os.X_OK):
             tool = own_program(PROGRAM)
-        answer = json.loads(ask(tool, "choose", folder, *([self.options.cfg_file] if self.options.cfg_file else [])))
+        config = [self.options.cfg_file, json.dumps(self.options.set)] if self.options.cfg_file else []
+        answer = json.loads(ask(tool, "choose", folder, *config))
         self.resume = answer["folder"]
         for broken in answer["passed_over"]:
             self.notes.append(f"warning: {broken['folder']} is damaged: {broken['why']}")
@@ -71,7 +73,9 @@ class Checkpoints:
             own = os.path.basename(program)
             raise Failure(DATA, f"--resume {self.resume}: a checkpoint of the program {answer['program']}, which {own} "
                                 f"cannot resume from: want one of {own}")
-        if answer["same_config"] is False:
+        if answer["changes"]:
+            self.notes.append(f"warning: {self.resume} was made with another config: {changes_text(answer['changes'])}")
+        elif answer["changes"] is None and not answer["same_config"]:  # there is none now, or the checkpoint has only its hash
             self.notes.append(f"warning: {self.resume} was made with another config")
         self.notes.append(f"resuming from {self.resume}: clock {answer['clock']}, "
                           f"taken with {number_of(answer['workers'], 'worker')} and {number_of(answer['servers'], 'server')}")
@@ -99,8 +103,17 @@ class Checkpoints:
         flags = ["--checkpoint_dir", self.folder, "--checkpoint_every", str(o.checkpoint_every), "--checkpoint_keep",
                  str(o.checkpoint_keep), "--checkpoint_wait", f"{o.checkpoint_wait:g}", "--program", os.path.basename(program)]
         if o.cfg_file:
-            flags += ["--config", os.path.abspath(o.cfg_file)]
+            flags += ["--config", os.path.abspath(o.cfg_file), "--overrides", json.dumps(o.set)]
         return flags + (["--resume", self.resume] if self.resume else [])
+
+
+def changes_text(changes):
+    """`rounds was 20, is 30; late was not given, is 5`"""
+    def short(value):
+        return "not given" if not value else value if len(value) <= MOST_VALUE else value[:MOST_VALUE] + "..."
+    parts = [f"{c['key']} was {short(c['before'])}, is {short(c['now'])}" for c in changes[:MOST_CHANGES]]
+    rest = len(changes) - len(parts)
+    return "; ".join(parts) + (f"; and {number_of(rest, 'more key')}" if rest else "")
 
 
 def holds_checkpoints(folder):
