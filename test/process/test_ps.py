@@ -136,6 +136,12 @@ class Ps(JobTest):
     def test_prun_starts_a_program_in_all_roles(self):
         status, out, err = self.prun("-w", "3", "-p", "2", program("ps_key_value"), "200", "5")
         self.assertEqual((status, out), (0, "worker 0: the sums are right\n"), err)
+        shares = r"(\d+ % (computing|in system calls|waiting or without a processor)(, )?){1,3}"
+        self.assertRegex(err, r"\Aprun.py: ps_key_value: 3 workers, 2 servers; \d\S* m?s\n"
+                              rf"prun.py: the workers: {shares}( \(worker \d computes .* as the mean\))?\n"
+                              rf"prun.py: the servers: {shares}( \(server \d computes .* as the mean\))?\n\Z")
+        status, _, err = self.prun("--no-summary", program("ps_key_value"), "20", "5")
+        self.assertEqual((status, err), (0, ""))
         status, out, err = self.prun("-w", "2", "-p", "2", "--customers", "2", program("ps_many_customers"))
         self.assertEqual((status, out.count("the sums are right")), (0, 2), err)
         status, out, err = self.prun("-w", "1", "-p", "2", "--dry-run", program("ps_key_value"), "200")

@@ -7,8 +7,10 @@ import signal
 import time
 
 from ..common.exit_status import OK, TIMEOUT, USAGE, Failure
+from ..common.figures import seconds_text
 from ..common.output import write_out, write_quietly
 from ..common.printable import printable
+from ..common.terminal import number_of
 from ..folders import runs
 from ..folders.own_folder import APPEND
 from ..folders.run_directory import NOTE, PS_JOB
@@ -19,9 +21,10 @@ from ..job.options import parse_command_line
 from ..job.plan import Child
 from ..job.wake_up import signals_in, wake_at
 from ..programs.program import DEFAULT_SIGNALS, dies_with_us
+from ..report.summary import shares_text
 
 ALLOWED = {"wnum", "snum", "customers", "output_dir", "run_dir", "keep", "timeout", "dry_run", "verbose", "program", "arguments",
-           "heartbeat_limit", "ps"}
+           "heartbeat_limit", "ps", "no_summary"}
 ENDING_TIME = 3.0  # seconds for the others to report what they have lost
 
 
@@ -85,11 +88,21 @@ class PsJob:
             release_folder(self.folder, self.lock)
             if not self.options.run_dir:
                 runs.sweep(os.path.dirname(self.run_dir), self.options.keep)
+        if not self.options.no_summary and not self.stopped_by:
+            self.summarise(time.monotonic() - begin)
         if self.cause and not self.stopped_by:
             self.say(f"{self.cause[1]}; logs are in {self.run_dir}")
         elif self.options.verbose:
             self.say(f"done in {time.monotonic() - begin:.2f} s; logs are in {self.run_dir}")
         return status
+
+    def summarise(self, took):
+        """Says in a line each what was run, and what the system knows of the processes' time: they report nothing themselves."""
+        o = self.options
+        self.say(f"{os.path.basename(self.program)}: {number_of(o.wnum, 'worker')}, {number_of(o.snum, 'server')}; "
+                 f"{seconds_text(took)}")
+        for role in ("worker", "server"):
+            self.say(shares_text(role, [(f"{role} {c.index}", c.spent) for c in self.children if c.role == role and c.pid], took))
 
     def note(self, **more):
         """For `prun.py runs`; an error does not end the job."""
@@ -112,6 +125,7 @@ class PsJob:
     def spawn(self, child):
         log = self.folder.open(os.path.basename(child.log), APPEND, 0o644)
         actions = [] if self.is_seen(child) else [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+        child.began = time.monotonic()
         try:
             child.pid = os.posix_spawn(child.command[0], child.command, dict(os.environ, **child.environment), setpgroup=0,
                                        setsigdef=DEFAULT_SIGNALS, file_actions=actions)
@@ -138,12 +152,20 @@ class PsJob:
             signals_in(woken)
             for child in self.children:
                 if child.ended is None:
-                    child.ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG)
+                    self.reap(child, os.WNOHANG)
                     if child.ended is not None and self.cause is None and not self.went_well(child):
                         self.cause = status_of(child)
                         self.show_tail(child)
                         ends = time.monotonic() + ENDING_TIME
                         limit = ends if limit is None else min(limit, ends)
+
+    @staticmethod
+    def reap(child, flags=0):
+        child.ended = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | flags)
+        if child.ended is not None:
+            used = os.wait4(child.pid, 0)[2]
+            rest = time.monotonic() - child.began - used.ru_utime - used.ru_stime
+            child.spent = {"computing": used.ru_utime, "system": used.ru_stime, "idle": max(0.0, rest)}
 
     @staticmethod
     def went_well(child):
@@ -165,4 +187,4 @@ class PsJob:
                     os.killpg(child.pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-                child.ended = os.waitid(os.P_PID, child.pid, os.WEXITED)
+                self.reap(child)

@@ -67,20 +67,29 @@ def quality(record):
     return "; ".join(parts)
 
 
+SPENT = {"computing": "computing", "system": "in system calls", "delayed": "without a processor", "waiting": "waiting",
+         "idle": "waiting or without a processor"}
+
+
+def shares_text(role, shares, took):
+    """`the workers: 93 % waiting, 6 % computing (worker 2 computes 1.9 times as long as the mean)`
+
+    shares: [(name, {what of SPENT: seconds})] of the processes of this role. took: seconds of the run."""
+    text = f"the {role}{'s' if len(shares) > 1 else ''}: " + share_list(
+        [(name, sum(one.get(key, 0.0) for _, one in shares)) for key, name in SPENT.items()])
+    mean = sum(one["computing"] for _, one in shares) / len(shares)
+    name, own = max(shares, key=lambda s: s[1]["computing"])
+    if len(shares) > 1 and own["computing"] > max(1.25 * mean, 0.05 * took):
+        text += f" ({name} computes {short(own['computing'] / mean, 2)} times as long as the mean)"
+    return text
+
+
 def time_spent(record):
     """`1.7 s, of which 78 % rounds, 12 % starting; the workers: 93 % waiting, 6 % computing`"""
     text = f"{seconds_text(record.took())}, of which {share_list(record.phases())}"
     shares = record.worker_shares()
     if shares:
-        names = {"computing": "computing", "system": "in system calls", "delayed": "without a processor", "waiting": "waiting"}
-        sums = [(name, sum(one[key] for _, one in shares)) for key, name in names.items()]
-        who = "the worker" if len(shares) == 1 else "the workers"
-        text += f"; {who}: {share_list(sums)}"
-        if len(shares) > 1:
-            most, own = max(shares, key=lambda s: s[1]["computing"])
-            mean = sums[0][1] / len(shares)
-            if own["computing"] > 1.25 * mean and own["computing"] > 0.05 * record.took():
-                text += f" ({most.name()} computes {short(own['computing'] / mean, 2)} times as long as the mean)"
+        text += "; " + shares_text("worker", [(node.name(), one) for node, one in shares], record.took())
     return text
 
 
