@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // One file of a checkpoint: a header, blocks with a checksum each, a footer. The format is documented in
-// doc/checkpoints.md. Little-endian; nothing is trusted before its checksum is verified.
+// src/storage/README.md. Little-endian; nothing is trusted before its checksum is verified.
 //
 //   0   u8[8] "PRCLCKPT" | u32 version 1 | u16 kind | u16 0 | u32 clock | u32 slot or rank
 //   24  u64 job | u32 thread | u32 of how many | u64 0 | u64 0 | u64 XXH3-64 of the 56 bytes before

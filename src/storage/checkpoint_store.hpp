@@ -7,7 +7,7 @@
 //   <folder>/0000000020/worker-3.ckpt
 //
 // The manifest is one line of JSON, {"checkpoint":{...},"xxh3":"<16 hex digits>"}, the hash being that of the text of
-// "checkpoint" (keys sorted, no spaces). Drawn in doc/checkpoints.md.
+// "checkpoint" (keys sorted, no spaces). Drawn in src/storage/README.md.
 #pragma once
 
 #include <cstdint>

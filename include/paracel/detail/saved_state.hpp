@@ -78,7 +78,7 @@ class saved_state {
     return true;
   }
 
-  /// For the framework: the encoding in a checkpoint, drawn in doc/checkpoints.md.
+  /// For the framework: the encoding in a checkpoint, drawn in src/storage/README.md.
   [[nodiscard]] std::vector<std::byte> to_bytes() const;
   /// Throws: protocol_error for anything that `to_bytes` does not write.
   static saved_state from_bytes(std::span<const std::byte> bytes);
