@@ -206,7 +206,7 @@ void scheduler::join(const net::request_view& in, completion& done, time_point n
   events_(json_text(joined), false);
   if (!returns) return answer_joins(now);
   n.last_sign = now;
-  n.joining.answer({}, net::bytes_of(servers_in_job_.members().to_json()));
+  n.joining.answer({}, net::bytes_of(servers_in_job_.encoded()));
   broadcast_membership();
   note_change(role::server, who.index);
 }
@@ -248,7 +248,7 @@ void scheduler::find_worker(const net::request_view& in, completion& done) const
 void scheduler::answer_joins(time_point now) {
   PARACEL_CHECK(servers_joined_ <= options_.servers && workers_joined_ <= options_.workers);
   if (servers_joined_ < options_.servers) return;
-  const auto all = servers_in_job_.members().to_json();
+  const auto& all = servers_in_job_.encoded();
   const auto answer = [&](seat& n) {
     if (!n.joining) return;
     n.last_sign = now;
@@ -342,12 +342,12 @@ void scheduler::watch(const net::request_view& in, completion& done) {
     parked = std::move(done);
     return;
   }
-  done.answer({}, net::bytes_of(servers_in_job_.members().to_json()));
+  done.answer({}, net::bytes_of(servers_in_job_.encoded()));
 }
 
 /// The membership has changed.
 void scheduler::broadcast_membership() {
-  const auto all = servers_in_job_.members().to_json();
+  const auto& all = servers_in_job_.encoded();
   for (auto* nodes : {&servers_, &workers_})
     for (auto& n : *nodes)
       if (n.watching) n.watching.answer({}, net::bytes_of(all));

@@ -25,7 +25,7 @@ namespace {
 // A port cannot be woken by another thread, so this bounds the delay of stop and abort, and the accuracy of leases
 // and deadlines.
 constexpr std::chrono::milliseconds idle{50};
-// While another thread works for it, whose completion it must notice.
+// While another thread works for it, whose completion it must notice, or is about to stop it, because the job is over.
 constexpr std::chrono::milliseconds soon{1};
 // Requests handled between two readings of the clock. A scheduler that was itself suspended finds the heartbeats of
 // that time in its queue; it must handle them before it declares nodes lost.
@@ -121,7 +121,7 @@ void scheduler_node::run(net::port& mine) {
     }
   };
   while (!stop_.load(std::memory_order_acquire)) {
-    bool came = mine.receive(in, job.busy() ? soon : idle);
+    bool came = mine.receive(in, job.busy() || over ? soon : idle);
     for (int i = 0; came && i < most_in_a_row; ++i) {
       if (in.channel >= 0) {
         to_servers.heard(in.channel);

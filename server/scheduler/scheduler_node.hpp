@@ -34,7 +34,7 @@ class scheduler_node {
   /// Returns when the port is bound.
   /// Throws: network_error with the address when it cannot be bound.
   scheduler_node(net::transport& transport, scheduler_node_options options, const net::clock_source* time = nullptr);
-  /// Ends the thread; pending requests are answered job_ended. Blocks: at most 50 ms.
+  /// Ends the thread; pending requests are answered job_ended. Blocks: at most 50 ms, 1 ms after `on_over`.
   ~scheduler_node();
   scheduler_node(const scheduler_node&) = delete;
   scheduler_node& operator=(const scheduler_node&) = delete;

@@ -21,13 +21,13 @@ server_membership::server_membership(std::uint64_t job, std::uint32_t workers, s
 
 void server_membership::enter(server_entry s) {
   const auto slot = s.slot;
-  members_.servers[slot] = std::move(s);
+  changing().servers[slot] = std::move(s);
 }
 
 void server_membership::refuse(refused_function f) {
   constexpr std::size_t longest_reason = 1000;  // below the limit of a membership
   if (f.why.size() > longest_reason) f.why.resize(longest_reason);
-  if (members_.refused.size() < membership::most_refused) members_.refused.push_back(std::move(f));
+  if (members_.refused.size() < membership::most_refused) changing().refused.push_back(std::move(f));
 }
 
 std::uint32_t server_membership::up() const noexcept {
@@ -36,7 +36,7 @@ std::uint32_t server_membership::up() const noexcept {
 }
 
 server_membership::verdict server_membership::server_lost(std::uint32_t slot) {
-  auto& s = members_.servers[slot];
+  auto& s = changing().servers[slot];
   if (s.state == server_state::down || s.state == server_state::gone) return {};
   if (may_head(s.state)) {
     if (spare() == 0) {
@@ -56,7 +56,7 @@ void server_membership::rejoin(server_entry s) {
   const auto slot = s.slot;
   s.state = server_state::joining;
   synced_[slot] = 0;
-  members_.servers[slot] = std::move(s);
+  changing().servers[slot] = std::move(s);
   ++members_.epoch;
 }
 
@@ -91,7 +91,7 @@ void server_membership::admit(server_entry s) {
     synced_.resize(slot + 1);
   }
   synced_[slot] = 0;
-  members_.servers[slot] = std::move(s);
+  changing().servers[slot] = std::move(s);
   ++members_.epoch;
 }
 
@@ -99,7 +99,7 @@ std::uint32_t server_membership::dismiss() {
   PARACEL_CHECK(up() != 0);  // why_not_resize
   auto slot = members_.servers.size() - 1;
   while (members_.servers[slot].state != server_state::up) --slot;
-  members_.servers[slot].state = server_state::leaving;
+  changing().servers[slot].state = server_state::leaving;
   ++members_.epoch;
   return static_cast<std::uint32_t>(slot);
 }
@@ -112,7 +112,7 @@ server_membership::news server_membership::synced(std::uint32_t slot, std::uint3
     if (may_head(s.state) && synced_[s.slot] != members_.epoch) return news::none;
   synced_epoch_ = members_.epoch;
   bool changed = false;
-  for (auto& s : members_.servers) {
+  for (auto& s : changing().servers) {
     if (s.state != server_state::joining && s.state != server_state::entering) continue;
     s.state = server_state::up;
     changed = true;

@@ -31,6 +31,11 @@ class server_membership {
                     bool elastic = false);
 
   [[nodiscard]] const membership& members() const noexcept { return members_; }
+  /// members().to_json(), which is computed once for each change. Valid until the next one.
+  [[nodiscard]] const std::string& encoded() const {
+    if (encoded_.empty()) encoded_ = members_.to_json();
+    return encoded_;
+  }
   [[nodiscard]] const server_entry& at(std::uint32_t slot) const { return members_.servers.at(slot); }
   /// An unused slot is gone.
   [[nodiscard]] server_state state(std::uint32_t slot) const noexcept {
@@ -43,7 +48,7 @@ class server_membership {
   void enter(server_entry s);
   /// The next membership announces that this function is blocked. No-op when there are too many already.
   void refuse(refused_function f);
-  void plan_checkpoints(checkpoint_plan plan) { members_.checkpoints = std::move(plan); }
+  void plan_checkpoints(checkpoint_plan plan) { changing().checkpoints = std::move(plan); }
 
   struct verdict {
     bool continues = true;
@@ -75,8 +80,14 @@ class server_membership {
 
  private:
   [[nodiscard]] std::uint32_t up() const noexcept;
+  /// Whatever changes the membership takes it from here.
+  [[nodiscard]] membership& changing() noexcept {
+    encoded_.clear();
+    return members_;
+  }
 
   membership members_;
+  mutable std::string encoded_;        // empty: not computed since the last change
   std::vector<std::uint32_t> synced_;  // by slot
   std::uint32_t synced_epoch_;         // every server has reported it
   std::uint32_t replicas_;             // of every partition, in that epoch

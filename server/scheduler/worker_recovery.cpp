@@ -157,7 +157,7 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion& don
   net::reply_header fields;
   fields.count = n.turn;
   fields.value_version = collectives_.called(rank);
-  const auto members = servers_in_job_.members().to_json();
+  const auto& members = servers_in_job_.encoded();
   done.answer(fields, net::bytes_of(members));
 }
 

@@ -35,7 +35,9 @@ namespace {
 constexpr std::chrono::milliseconds ending_job{2000};
 // Entering removes files; a process that is stopped meanwhile must not block the others forever.
 constexpr std::chrono::milliseconds turn_limit{30000};
-constexpr std::chrono::milliseconds poll{20};
+// All workers enter at once, and each keeps the turn for a moment; a job that is ending keeps the folder for longer.
+constexpr std::chrono::microseconds shortest_poll{200};
+constexpr std::chrono::microseconds longest_poll{20000};
 
 struct kept_paths {
   mutex access;
@@ -164,7 +166,7 @@ void output_folder::enter() {
   const closed_later turn{open_own(own("turn"))};
   job_fd_ = open_own(own("job"));
   try {
-    for (;; std::this_thread::sleep_for(poll)) {
+    for (auto nap = shortest_poll;; std::this_thread::sleep_for(nap), nap = std::min(2 * nap, longest_poll)) {
       const auto waited = clock::now() - began;
       if (!lock(turn.fd, LOCK_EX)) {
         if (waited > turn_limit) throw error("output folder " + folder_ + ": another process keeps it locked");
