@@ -4,11 +4,12 @@
 logistic regression is reached, for each batch size and staleness. Prints the tables of doc/batch_and_delay.md; --svg writes a
 plot."""
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import running  # noqa: E402
 
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
 ROW_MS = 0.032  # the work of a row; one iteration in ten takes five times as long
@@ -17,16 +18,13 @@ COLOURS = ("#1b6ca8", "#c0392b", "#27864b", "#8e44ad", "#b9770e", "#444444")
 
 def measure(options, batch, staleness):
     """Medians of the runs: seconds (None: not reached), iterations of worker 0, iterations a second."""
-    command = [os.path.join(BUILD, "bin", "bench_straggler"), "--batch", str(batch), "--objective", str(options.objective),
+    command = [running.built(BUILD, "bench_straggler"), "--batch", str(batch), "--objective", str(options.objective),
                "--alpha", str(options.alpha), "--workers", str(options.workers), "--seconds", str(options.limit)]
     command += ["--late_ms", f"{4 * ROW_MS * batch:g}", "--row_ms", f"{ROW_MS:g}"]
     command += ["--consistency", "asp"] if staleness == "asp" else ["--staleness", staleness]
     runs = []
     for run in range(options.runs):
-        done = subprocess.run(command + ["--seed", str(run + 1)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"batch_delay.py: {' '.join(command)}: {done.stderr.strip()}")
-        runs.append(json.loads(done.stdout))
+        runs.append(running.figures_of(command + ["--seed", str(run + 1)]))
     reached = [r for r in runs if r["objective_seconds"] is not None]
     if len(reached) <= len(runs) // 2:
         return None, None, statistics.median(r["iterations_per_second"] for r in runs)
@@ -107,4 +105,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    running.run(main)

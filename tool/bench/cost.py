@@ -28,14 +28,13 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from running import CannotMeasure, built, output_of  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PYTHON = "/usr/bin/python3"  # for which tool/setup.sh --bench installs packages
 POLL = 0.05  # seconds between two samples of our memory
 DEFAULT_SCALE = 0.01
-
-
-class CannotMeasure(Exception):
-    """The reason why a row has no figures."""
 
 
 # ---- rows
@@ -338,10 +337,7 @@ class Bench:
         self.made = {}
 
     def program(self, name):
-        path = os.path.join(self.bin, name)
-        if not os.access(path, os.X_OK):
-            raise CannotMeasure("%s is not built" % name)
-        return path
+        return built(self.options.build, name)
 
     def generate(self, words):
         """The file that datagen.py generates with these options; cached."""
@@ -350,9 +346,7 @@ class Bench:
             path = os.path.join(self.folder, "data%d" % len(self.made))
             words = [PYTHON, "-B", os.path.join(ROOT, "tool", "datagen.py"), "--binary", self.program("datagen"), "--jobs",
                      "2", "-o", path, *words]
-            done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                raise CannotMeasure("datagen: " + done.stderr.strip())
+            output_of(words)
             self.made[key] = path
         return self.made[key]
 
@@ -378,8 +372,7 @@ class Bench:
 
     def ours(self, program, config, workers, out):
         path = self.program(program)
-        schema = json.loads(subprocess.run([path, "--schema"], capture_output=True, text=True, check=True,
-                                           stdin=subprocess.DEVNULL).stdout)
+        schema = json.loads(output_of([path, "--schema"]))
         known = {key["name"] for key in schema["keys"]}
         config = {k: v for k, v in config.items() if k in known or k not in OPTIONAL}
         file = os.path.join(self.folder, "config.json")
@@ -405,6 +398,8 @@ class Bench:
             tool = tool.replace("{%s}" % name, value)
         config = {k: fill(v, names) for k, v in row.config.items()}
         executable = shlex.split(tool)[0]
+        if os.path.dirname(executable) == self.bin:
+            self.program(os.path.basename(executable))
         if shutil.which(executable) is None:
             raise CannotMeasure("%s is not installed (tool/setup.sh --bench)" % os.path.basename(executable))
         warm(data, *[names["also%d" % i] for i in range(len(row.also))])

@@ -11,7 +11,6 @@
             longest round of any worker, compared with undisturbed runs; all counts must be exact
 """
 import argparse
-import json
 import os
 import random
 import re
@@ -23,6 +22,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import running  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(HERE))
 PRUN = os.path.join(ROOT, "prun.py")
 ONE_RUN_LIMIT = 120  # seconds
@@ -30,10 +32,9 @@ DEVICE = "/proc/net/dev"
 
 
 def kv(args, servers, replicas, *words):
-    command = [os.path.join(args.build, "bin", "bench_kv"), "--verb", "update", "--window", "64", "--servers", str(servers),
+    command = [running.built(args.build, "bench_kv"), "--verb", "update", "--window", "64", "--servers", str(servers),
                "--replicas", str(replicas), "--seconds", str(args.seconds), *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=ONE_RUN_LIMIT, check=True)
-    return json.loads(done.stdout)
+    return running.figures_of(command, ONE_RUN_LIMIT)
 
 
 def spread(values, digits=2):
@@ -71,11 +72,12 @@ def measure_wire(args):
 
 def count(args, kill):
     """Returns: the longest round in seconds."""
+    program = running.built(args.build, "test_counters")
     with tempfile.TemporaryDirectory(prefix="paracel-fault-") as folder:
         err, enough = os.path.join(folder, "err"), os.path.join(folder, "enough")
         with open(err, "wb") as said:
             run = subprocess.Popen([sys.executable, PRUN, "-w", "8", "-p", "3", "--replicas", "2", "-v", "--output-dir", folder,
-                                    os.path.join(args.build, "bin", "test_counters"), enough, "20"],
+                                    program, enough, "20"],
                                    stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True)
         try:
             wait_for("round", err, run)
@@ -91,7 +93,7 @@ def count(args, kill):
                 run.terminate()
         match = re.search(r"^exact, longest round (\S+) s$", out, re.M)
         if run.returncode != 0 or not match:
-            sys.exit(f"failover.py: error: the counts are not exact, or the run failed: {out}{read(err)}")
+            raise running.CannotMeasure(f"the counts are not exact, or the run failed: {out}{read(err)}")
         return float(match.group(1))
 
 
@@ -133,12 +135,20 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build (build/)")
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
-    for name in args.rows.split(","):
+    rows = args.rows.split(",")
+    for name in rows:
         if name not in ROWS:
             parser.error(f"--rows {name}: want some of {', '.join(ROWS)}")
-        for what, value in ROWS[name](args).items():
+    status = 0
+    for name in rows:
+        try:
+            figures = ROWS[name](args)
+        except running.CannotMeasure as e:
+            figures, status = {name: f"not measured: {e}"}, 1
+        for what, value in figures.items():
             print(f"| {what} | {value} |", flush=True)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,20 +9,21 @@ A push carries a key of 8 bytes and a float for each, a pull the keys there and 
 bench_zmq_floor; a prepared set sends no keys.
 """
 import argparse
-import json
 import os
 import statistics
-import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import running  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ONE_RUN_LIMIT = 120  # seconds
 FRAME_BYTES = 250  # of headers
 
 
 def last_json(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=ONE_RUN_LIMIT, check=True, text=True)
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    return running.figures_of(command, ONE_RUN_LIMIT)
 
 
 def main():
@@ -33,8 +34,7 @@ def main():
     parser.add_argument("--calls", type=int, default=5_000)
     args = parser.parse_args()
 
-    def program(name):
-        return os.path.join(args.build, "bin", name)
+    programs = {name: running.built(args.build, name) for name in ("ps_benchmark", "bench_kv", "bench_zmq_floor")}
 
     def echo(there, back):
         """Microseconds of a round trip: the largest array is a frame of its own if it is large."""
@@ -42,15 +42,15 @@ def main():
         for way, arrays in (("request", there), ("reply", back)):
             tail = max(arrays) if max(arrays) >= 1 << 16 else 0
             words += [f"--{way}_bytes", str(FRAME_BYTES + sum(arrays) - tail), f"--tail_{way}_bytes", str(tail)]
-        return last_json([program("bench_zmq_floor"), *words])["p50_us"]
+        return last_json([programs["bench_zmq_floor"], *words])["p50_us"]
 
     def own(verb):
-        return last_json([program("bench_kv"), "--verb", verb, "--value_bytes", "4", "--keys_per_call", str(args.keys)])["p50_us"]
+        return last_json([programs["bench_kv"], "--verb", verb, "--value_bytes", "4", "--keys_per_call", str(args.keys)])["p50_us"]
 
     keys, floats = 8 * args.keys, 4 * args.keys
     found = {}
     for _ in range(args.pairs):
-        ours = last_json([os.path.join(ROOT, "prun.py"), "--output-dir", "/tmp", "-w", "1", "-p", "1", program("ps_benchmark"),
+        ours = last_json([os.path.join(ROOT, "prun.py"), "--output-dir", "/tmp", "-w", "1", "-p", "1", programs["ps_benchmark"],
                           str(args.keys), str(args.calls)])
         for name, us, floor, verb in (("push", ours["push_us"], ([keys, floats], [0]), "set_update"),
                                       ("pull", ours["pull_us"], ([keys], [floats]), "set_pull")):
@@ -64,4 +64,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    running.run(main)

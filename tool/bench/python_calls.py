@@ -8,12 +8,13 @@ Prints the microseconds of a call in both, and the median of the ratios of neigh
 passed on to prun.
 """
 import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import running  # noqa: E402
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SECONDS = 1.0
@@ -56,20 +57,13 @@ paracel.run(Calls)
 """
 
 
-def output_of(command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--build", default=os.path.join(TOP, "build"))
     parser.add_argument("--python", default=sys.executable)
     options = parser.parse_args()
-    bench = os.path.join(os.path.abspath(options.build), "bin", "bench_kv")
+    bench = running.built(os.path.abspath(options.build), "bench_kv")
     print(f"{'call':42} {'C++ us':>9} {'Python us':>9} {'ratio':>6}  range")
     for name, (arguments, call) in CASES.items():
         pairs = []
@@ -78,9 +72,9 @@ def main():
             with open(path, "w", encoding="utf-8") as file:
                 file.write(PROGRAM.format(call=call, seconds=SECONDS))
             for _ in range(options.runs):
-                line = output_of([bench, "--api=paralg", f"--seconds={SECONDS}", *arguments])
-                native = 1e6 / json.loads(line)["calls_per_second"]
-                own = float(output_of([options.python, "-S", os.path.join(TOP, "prun.py"), "-w", "1", "-p", "1", "--threads", "1",
+                line = running.figures_of([bench, "--api=paralg", f"--seconds={SECONDS}", *arguments])
+                native = 1e6 / line["calls_per_second"]
+                own = float(running.output_of([options.python, "-S", os.path.join(TOP, "prun.py"), "-w", "1", "-p", "1", "--threads", "1",
                                        path], cwd=folder))
                 pairs.append((native, own))
         ratios = sorted(own / native for native, own in pairs)
@@ -89,4 +83,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    running.run(main)

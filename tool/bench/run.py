@@ -26,6 +26,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from running import CannotMeasure, built_in, output_of  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(HERE))
 ONE_RUN_LIMIT = 300  # seconds
 
@@ -173,26 +176,7 @@ PINNED = ("one", "flight", "many", "sets", "large", "rows", "ids")
 LR_ROWS = [("dgd", 0.4), ("ipm", 0.4), ("downpour", 1.5), ("agd", 9.0)]
 
 
-class CannotMeasure(Exception):
-    pass
-
-
 # ---- running programs
-
-def run(command, limit=ONE_RUN_LIMIT, **more):
-    name = os.path.basename(command[0])
-    if not os.access(command[0], os.X_OK):
-        raise CannotMeasure(f"{name} is not built")
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=limit,
-                              **more)
-    except subprocess.TimeoutExpired:
-        raise CannotMeasure(f"{name} took longer than {limit} s") from None
-    if done.returncode != 0:
-        words = (done.stderr or done.stdout).strip().splitlines() or [f"ended with {done.returncode}"]
-        raise CannotMeasure(words[-1][-200:])
-    return done.stdout
-
 
 def stay_on_one_processor():
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -200,9 +184,9 @@ def stay_on_one_processor():
 
 def figures_of(bin_dir, words, pinned=False):
     """The JSON object that a program prints: its last line, or its complete output."""
-    command = [os.path.join(bin_dir, words[0])] + words[1:]
+    command = [built_in(bin_dir, words[0])] + words[1:]
     for _ in range(3):
-        text = run(command, **({"preexec_fn": stay_on_one_processor} if pinned else {})).strip()
+        text = output_of(command, ONE_RUN_LIMIT, **({"preexec_fn": stay_on_one_processor} if pinned else {})).strip()
         figures = None
         for part in (text.rpartition("\n")[2], text):
             try:
@@ -342,15 +326,13 @@ def lr_row(args, folder, data, method, aim):
     path = os.path.join(folder, method + ".json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f)
-    program = os.path.join(args.bin_dir, "lr")
-    if not os.access(program, os.X_OK):
-        raise CannotMeasure("lr is not built")
+    program = built_in(args.bin_dir, "lr")
     command = [sys.executable, os.path.join(ROOT, "prun.py"), "-w", "4", "-p", "2", "--threads", "1", "-c", path, "-m", "local",
                "--output-dir", os.path.join(folder, "runs"), program]
     seconds = []
     for _ in range(args.pairs):
         begin = time.monotonic()
-        run(command, cwd=folder)
+        output_of(command, ONE_RUN_LIMIT, cwd=folder)
         seconds.append(time.monotonic() - begin)
     row = {"group": "lr", "name": lr_name(method), "command": " ".join(command[1:]), "aim": f"<= {aim}",
            "figure": statistics.median(seconds), "unit": "s", "figures": [round(s, 3) for s in seconds]}

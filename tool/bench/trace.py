@@ -10,14 +10,15 @@ The aim is a ratio of at least 0.97, the default of --trace-every included. On a
 of them, or --count."""
 import argparse
 import glob
-import json
 import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import running  # noqa: E402
 
 BUILD = os.environ.get("PARACEL_BUILD") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
 AIM = 0.97
@@ -32,10 +33,7 @@ ROWS = {
 
 
 def run(command, environment):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
-    if done.returncode != 0:
-        sys.exit(f"trace.py: {' '.join(command)}: {done.stderr.strip()}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return running.figures_of(command, env={**os.environ, **environment})
 
 
 def traced(folder, every):
@@ -43,7 +41,7 @@ def traced(folder, every):
 
 
 def rate(options, words, environment):
-    command = [os.path.join(options.build, "bin", "bench_kv"), "--seconds", str(options.seconds), *words]
+    command = [running.built(options.build, "bench_kv"), "--seconds", str(options.seconds), *words]
     return run(command, environment)["calls_per_second"]
 
 
@@ -120,4 +118,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    running.run(main)

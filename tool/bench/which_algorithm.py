@@ -14,10 +14,12 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import running  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EVERY = 5  # one line in this many is for testing
@@ -68,9 +70,8 @@ SETS = (
 
 def generate(path, what, rows, build):
     """Returns: the files for training and for testing."""
-    subprocess.run([os.path.join(ROOT, "tool", "datagen.py"), *what.split(), "--seed", "1", "--no_truth",
-                    "-n", str(rows), "-o", path],
-                   check=True, env={**os.environ, "PARACEL_BUILD": build})
+    running.output_of([os.path.join(ROOT, "tool", "datagen.py"), *what.split(), "--seed", "1", "--no_truth", "-n", str(rows),
+                       "-o", path], env={**os.environ, "PARACEL_BUILD": build})
     parts = [path + ".train", path + ".test"]
     with open(path, encoding="ascii") as source, open(parts[0], "w", encoding="ascii") as train, \
             open(parts[1], "w", encoding="ascii") as test:
@@ -85,14 +86,12 @@ def measure(folder, program, keys, build, workers):
     with open(config, "w", encoding="utf-8") as file:
         json.dump({**keys, "output": os.path.join(folder, "out")}, file)
     command = [os.path.join(ROOT, "prun.py"), "-w", str(workers), "-p", "1", "-c", config, "-m", "local", "--output-dir",
-               os.path.join(folder, "runs"), os.path.join(build, "bin", program)]
+               os.path.join(folder, "runs"), running.built(build, program)]
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=folder, check=False)
+    said = running.output_of(command, cwd=folder)
     seconds, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode != 0:
-        sys.exit("%s: exit status %d\n%s%s" % (" ".join(command), done.returncode, done.stdout, done.stderr))
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, used, dict(line.split(" ", 1) for line in done.stdout.splitlines() if re.match(r"\w+ \S+$", line))
+    return seconds, used, dict(line.split(" ", 1) for line in said.splitlines() if re.match(r"\w+ \S+$", line))
 
 
 def input_of(program, ratings, train, test):
@@ -112,6 +111,8 @@ def main():
     for name in chosen:
         if name not in [s.name for s in SETS]:
             parser.error("argument --sets: found %s, want some of %s" % (name, ", ".join(s.name for s in SETS)))
+    for name in sorted({"datagen", *(program for s in SETS if s.name in chosen for _, program, _ in s.programs)}):
+        running.built(o.build, name)  # before some of them have run for an hour
     with tempfile.TemporaryDirectory(prefix="which_algorithm_") as folder:
         for s in SETS:
             if s.name not in chosen:
@@ -131,4 +132,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    running.run(main)
