@@ -26,6 +26,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import cost  # noqa: E402
+from cost_rows import figure  # noqa: E402
 
 DEFAULT_SCALE = 0.02
 FEW = 200  # rows of the fit before the measured one, which imports what a fit imports
@@ -267,7 +268,7 @@ class Bench:
     def fit(self, row, side, workers=0):
         found = self.run([self.python, "-B", os.path.abspath(__file__), "--fit", row.name, side, str(self.rows_of(row)),
                           str(workers)])
-        found.seconds = cost.figure(found.output, "seconds", row.name)
+        found.seconds = figure(found.output, "seconds", row.name)
         return found
 
     def program(self, row, folder, few=False):
@@ -292,7 +293,7 @@ class Bench:
         pairs = [{side: self.fit(row, *side) for side in (("theirs", 0), ("ours", 0), ("ours", 2))}
                  for _ in range(self.options.runs)]
         theirs = ("theirs", 0)
-        qualities = {side: max(cost.figure(p[side].output, "quality", row.name) for p in pairs) for side in pairs[0]}
+        qualities = {side: max(figure(p[side].output, "quality", row.name) for p in pairs) for side in pairs[0]}
         limit = max(qualities[theirs] + abs(qualities[theirs]) * row.part, qualities[theirs] + row.least)
         result = {"row": row.name, "rows": self.rows_of(row), "tool_seconds": statistics.median(p[theirs].seconds for p in pairs),
                   "tool_bytes": max(p[theirs].bytes for p in pairs), "equal_quality": True, "workers": {},
@@ -312,8 +313,8 @@ class Bench:
         with tempfile.TemporaryDirectory(prefix="paracel-estimators-", dir=self.options.folder) as folder:
             small = min(self.program(row, folder, few=True).bytes for _ in range(3))
             pairs = [(self.fit(row, "ours").output, self.program(row, folder)) for _ in range(self.options.runs)]
-        seconds = [(cost.figure(said, "processor", row.name), p.seconds) for said, p in pairs]
-        raised = [(cost.figure(said, "raised", row.name), p.bytes - small) for said, p in pairs]
+        seconds = [(figure(said, "processor", row.name), p.seconds) for said, p in pairs]
+        raised = [(figure(said, "raised", row.name), p.bytes - small) for said, p in pairs]
         result = {"row": row.name, "rows": self.rows_of(row)}
         for name, figures in (("seconds", seconds), ("bytes", raised)):
             result["fit_" + name], result["program_" + name] = (statistics.median(f) for f in zip(*figures))
