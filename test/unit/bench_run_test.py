@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -38,10 +39,14 @@ class Arithmetic(unittest.TestCase):
 
     def test_the_floor_gets_the_frames_the_window_and_the_processes_of_bench_kv(self):
         words = bench_run.floor_words("--verb pull --window 8 --workers 4 --servers 2 --transport tcp".split(), KV)
-        options = dict(zip(words[::2], words[1::2]))
+        self.assertEqual(words[0], "bench_zmq_floor")
+        options = dict(zip(words[1::2], words[2::2]))
         self.assertEqual(options, {"--request_bytes": "104", "--reply_bytes": "72", "--tail_request_bytes": "0",
                                    "--tail_reply_bytes": "7", "--window": "8", "--clients": "4", "--servers": "2",
                                    "--transport": "tcp"})
+        words = bench_run.floor_words("--verb pull --window 8 --transport unix".split(), KV)
+        self.assertEqual(words, "bench_unix_floor --request_bytes 104 --reply_bytes 72 --tail_request_bytes 0 "
+                                "--tail_reply_bytes 7 --window 8".split())
 
     def test_the_first_figure_that_is_there_counts(self):
         self.assertEqual(bench_run.figure_in({"b": 2, "c": 3}, ("a", "b", "c"), "p"), 2.0)
@@ -111,6 +116,32 @@ class Runs(unittest.TestCase):
         self.assertIn("--tail_reply_bytes 7", self.calls("bench_zmq_floor")[0])
         for fact in ("platform", "cores", "commit", "libzmq", "load_before"):
             self.assertIn(fact, result["machine"])
+
+    def test_over_unix_sockets_the_floor_is_an_echo_over_one(self):
+        bench_run.KV_ROWS = [("unix", "row", "--verb pull --transport unix", 0.8)]
+        self.program("bench_kv", [dict(KV, calls_per_second=r) for r in (90, 40)])
+        self.program("bench_unix_floor", [dict(KV, calls_per_second=r) for r in (100, 100)])
+        status, _, result = self.main("--pairs", "1", "--group", "unix", pinned=True)
+        row = result["rows"][0]
+        self.assertEqual((status, row["ratio"], row["met"], row["pinned"]["ratio"]), (0, 0.9, True, 0.4))
+        self.assertNotIn("--transport", self.calls("bench_unix_floor")[0])
+
+    def test_a_whole_run_over_unix_sockets_is_compared_with_one_over_zeromq(self):
+        self.addCleanup(setattr, bench_run, "LR_ROWS", bench_run.LR_ROWS)
+        self.addCleanup(setattr, bench_run, "run", bench_run.run)
+        bench_run.LR_ROWS = [("agd", "", "<= 9"), ("agd", "unix", "<= 0.8")]
+        self.program("lr", [])
+        ran = []
+
+        def run(words, **_):
+            ran.append("--transport unix" in " ".join(words))
+            time.sleep(0.05 if ran[-1] else 0.1)
+        bench_run.run = run
+        status, out, result = self.main("--pairs", "2", "--group", "lr")
+        alone, pair = result["rows"]
+        self.assertEqual((status, ran), (0, [False, False, False, True, False, True]))
+        self.assertEqual((alone["met"], pair["met"], len(pair["ratios"])), (True, True, 2))
+        self.assertRegex(out, r"lr agd, unix, to ZeroMQ .*<= 0.8  met")
 
     def test_rows_of_one_program_share_its_runs_and_a_ratio_is_taken_run_by_run(self):
         bench_run.PROGRAM_ROWS = [("rows", "pulled", "bench_x", ("pulled",), ">= 15", ""),

@@ -238,16 +238,16 @@ Report run_clients(int count, const std::function<std::function<Report()>(int)>&
 }
 
 /// `bytes_per_call`: size of the value, in the direction in which it is sent. `keys_per_call`: keys or rows.
-/// `extra`: more fields, beginning with a comma.
+/// `extra`: more fields, beginning with a comma. JSON has no infinity: without calls a key took no time.
 inline void print(const tally& t, double bytes_per_call, double keys_per_call, const char* extra = "") {
   const double rate = static_cast<double>(t.calls) / t.seconds;
-  const double keys = static_cast<double>(t.calls) * keys_per_call;
+  const double keys = static_cast<double>(std::max<std::uint64_t>(t.calls, 1)) * keys_per_call;
   std::printf(
       "{\"calls\": %llu, \"seconds\": %.3f, \"calls_per_second\": %.1f, \"bytes_per_second\": %.1f, \"p50_us\": %.2f, "
       "\"p99_us\": %.2f, \"ns_per_key\": %.2f, \"client_cpu_s_per_million\": %.5f, \"server_cpu_s_per_million\": %.5f, "
       "\"cpu_s_per_million\": %.5f%s}\n",
       static_cast<unsigned long long>(t.calls), t.seconds, rate, rate * bytes_per_call, t.latency.quantile(0.5),
-      t.latency.quantile(0.99), 1e9 / (rate * keys_per_call), t.client_seconds * 1e6 / keys,
+      t.latency.quantile(0.99), t.calls == 0 ? 0 : t.seconds * 1e9 / keys, t.client_seconds * 1e6 / keys,
       t.server_seconds * 1e6 / keys, (t.client_seconds + t.server_seconds) * 1e6 / keys, extra);
 }
 
