@@ -12,6 +12,7 @@ BENCH = os.path.join(SOURCE, "tool", "bench")
 # Options; {build} is the folder. Exit status; rows that name several programs; what builds them.
 PROGRAMS = {
     "batch_delay.py": ([], 1, ["bench_straggler"], "-DPARACEL_BENCH=ON"),
+    "between_hosts.py": ([], 1, ["bench_collectives"], "-DPARACEL_BENCH=ON"),
     "cost.py": (["--rows", "wc,bfs"], 0, ["wc", "bfs"], "--target bfs"),
     "estimators.py": ([], 1, [], "a test of the package builds it"),
     "failover.py": ([], 1, ["bench_kv", "test_counters"], "-DPARACEL_TESTS=ON"),

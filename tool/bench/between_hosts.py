@@ -24,7 +24,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "test", "process"))
+sys.path[:0] = [os.path.join(ROOT, "test", "process"), HERE]
+import running  # noqa: E402
 from namespaces import run  # noqa: E402
 from test_two_hosts import NET, REASON, TOOLS, Host  # noqa: E402
 
@@ -95,12 +96,14 @@ class Cluster:
                        "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1", "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
                        "OMPI_MCA_mpi_yield_when_idle": str(int(workers > os.cpu_count()))}
         command = self.command(way, workers, program)
-        done = subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=limit)
+        try:
+            done = subprocess.run(command, env=environment, cwd=self.folder, capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL, timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise running.CannotMeasure(f"{way}, {workers} workers: not done after {limit:g} s") from None
         if done.returncode != 0:
             logs = [log.read_text(errors="replace") for log in pathlib.Path(self.folder, "run").glob("worker_*.log")]
-            raise SystemExit(f"between_hosts.py: {way}, {workers} workers: status {done.returncode}: "
-                             f"{done.stderr}{''.join(logs)}")
+            raise running.CannotMeasure(f"{way}, {workers} workers: status {done.returncode}: {done.stderr}{''.join(logs)}")
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return {(row["operation"], row["bytes"]): row["us"] for row in rows}
 
@@ -131,9 +134,9 @@ def main():
     ways = options.ways.split(",")
     if unknown := [way for way in ways if way not in WAYS]:
         parser.error(f"--ways: {unknown[0]} is none of {', '.join(WAYS)}")
+    program = [running.built(os.path.abspath(options.build), "bench_collectives"), *rest]
     if REASON:
-        raise SystemExit(f"between_hosts.py: {REASON}")
-    program = [os.path.join(os.path.abspath(options.build), "bin", "bench_collectives"), *rest]
+        raise running.CannotMeasure(REASON)
     with tempfile.TemporaryDirectory(prefix="prc-hosts-") as folder, Cluster(folder) as cluster:
         for workers in map(int, options.workers.split(",")):
             turns = [{way: cluster.measure(way, workers, program, options.limit) for way in ways} for _ in range(options.turns)]
@@ -141,4 +144,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    running.run(main)
