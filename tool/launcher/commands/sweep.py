@@ -21,7 +21,7 @@ import time
 from ..common.command_line import name_given, new_parser
 from ..common.exit_status import CONFIG, FAILURE, MEANING, OK, USAGE, Failure, words_of
 from ..common.numbers import positive, seconds, whole_number
-from ..common.output import write_out
+from ..common.output import write_file, write_out
 from ..common.printable import in_a_line, printable
 from ..engines.hosts import usable_cores
 from ..folders.run_directory import table
@@ -189,9 +189,7 @@ class Sweep:
                     raise Failure(USAGE, f"sweep: {self.folder} has a sweep with another {' and '.join(differs)}: name another "
                                          "folder with --sweep-dir, or remove it")
             else:
-                with open(path + ".tmp", "w", encoding="utf-8") as file:
-                    json.dump(about, file)
-                os.replace(path + ".tmp", path)
+                write_file(path, [json.dumps(about)])
             self.read_finished()
         except BlockingIOError:
             raise Failure(USAGE, f"sweep: {self.folder} belongs to a sweep that is running: name another one with "
@@ -216,9 +214,7 @@ class Sweep:
         if self.options.retry:
             self.finished = {name: row for name, row in self.finished.items() if row.get("objective") is not None}
         if torn or self.options.retry:
-            with open(path + ".tmp", "w", encoding="utf-8") as file:
-                file.writelines(json.dumps(row) + "\n" for row in self.finished.values())
-            os.replace(path + ".tmp", path)
+            write_file(path, (json.dumps(row) + "\n" for row in self.finished.values()))
 
     def note(self, row):
         self.finished[name_of(row["settings"])] = row
@@ -391,10 +387,7 @@ def report(sweep):
     title = next((row["name"] for row in rows if row["name"]), o.objective or "objective")
     logarithmic = {key for key, _, _, log in o.random if log}
     for name, text in (("table.csv", csv_text(keys, rows)), ("plot.svg", plot(keys, rows, title, o.maximize, logarithmic))):
-        path = os.path.join(sweep.folder, name)
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(path + ".tmp", path)
+        write_file(os.path.join(sweep.folder, name), [text])
     cells = [["-" if row["objective"] is None else f"{row['objective']:.6g}",
               *(text_of(row["settings"].get(key)) for key in keys), f"{row['seconds']:.2f}", in_a_line(row["cause"])]
              for row in rows]
