@@ -66,6 +66,7 @@ class Pod:
             variables = {name: self.placed(value, places) for name, value in variables.items()}
             start = [START, self.host, places[container["workingDir"]], *command]
         self.enter = [TOOLS["ip"], "netns", "exec", self.name]
+        self.container, self.places, self.variables = container, places, variables
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*self.enter, TOOLS["unshare"], "--uts", "--pid", "--fork", "--kill-child",
                                              "--mount-proc", "sh", "-c", *start], stdin=subprocess.DEVNULL, stdout=log,
@@ -76,6 +77,19 @@ class Pod:
         """The word with a path of the pod as one of this machine."""
         found = max((path for path in places if word == path or word.startswith(path + "/")), key=len, default=None)
         return word if found is None else places[found] + word[len(found):]
+
+    def probe(self, kind="livenessProbe"):
+        """Whether it succeeds, as the kubelet asks it. Not in the root of an image."""
+        words = [self.placed(word, self.places) for word in self.container[kind]["exec"]["command"]]
+        asked = subprocess.run([*self.enter, *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, text=True,
+                               env=clean_environment(**self.variables))
+        self.probed = asked.stderr
+        return asked.returncode == 0
+
+    def pids(self, program):
+        """Of its processes that run this program."""
+        found = subprocess.run([TOOLS["ip"], "netns", "pids", self.name], capture_output=True, text=True).stdout.split()
+        return [int(pid) for pid in found if read_bytes(f"/proc/{pid}/cmdline").startswith(os.fsencode(program) + b"\0")]
 
     def said(self):
         return read_bytes(self.log).decode("utf-8", "replace")

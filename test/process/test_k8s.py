@@ -101,6 +101,14 @@ class Manifests(JobTest):
                 "worker": {"cpu": "0.5", "memory": "1Gi"}}[role])
         self.assertEqual(set(pods["scheduler"][1]["containers"][0]) & {"startupProbe", "readinessProbe", "livenessProbe"},
                          {"startupProbe", "readinessProbe", "livenessProbe"})
+        for role in ("server", "worker"):
+            container, = pods[role][1]["containers"]
+            probes = {name: probe for name, probe in container.items() if name.endswith("Probe")}
+            self.assertEqual(set(probes), {"startupProbe", "livenessProbe"})
+            for probe in probes.values():
+                self.assertEqual(probe["exec"]["command"][1:], ["join", role, "--alive"])
+            # A pod waits ten minutes for the others.
+            self.assertGreater(probes["startupProbe"]["failureThreshold"] * probes["startupProbe"]["periodSeconds"], 600)
         # The others are told the name that the first pod of the scheduler's Job has.
         self.assertEqual(found[4]["metadata"]["name"], "trial-scheduler")
         for role in ("server", "worker"):

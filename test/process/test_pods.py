@@ -4,6 +4,7 @@
 otherwise skipped with the reason."""
 import os
 import re
+import signal
 import sys
 import unittest
 
@@ -95,6 +96,27 @@ class Pods(JobTest):
         cluster.pod("worker", 1).kill()
         scheduler = cluster.pod("scheduler")
         self.wait_for(cluster, lambda: "has caught up" in scheduler.said())
+        self.finish(cluster)
+        self.assertEqual(cluster.failures, {("worker", 1): 1})
+
+    def test_a_worker_that_hangs_is_found_by_its_probe_and_replaced(self):
+        cluster = self.cluster("--on-worker-death", "wait:200")
+        cluster.start("worker")
+        self.assertFalse(cluster.pod("worker").probe("startupProbe"))  # no scheduler yet
+        cluster.start("server")
+        cluster.start("scheduler")
+        self.wait_for(cluster, lambda: "prun: round" in cluster.pod("scheduler").said())
+        for pod, _ in cluster.last.values():
+            self.assertTrue(pod.probe("startupProbe") and pod.probe(), (pod.host, pod.probed))
+        hangs = cluster.pod("worker", 1)
+        pid, = hangs.pids(LR)
+        os.kill(pid, signal.SIGSTOP)
+        self.wait_for(cluster, lambda: not hangs.probe())
+        self.assertTrue(cluster.pod("worker", 0).probe())
+        self.assertIsNone(hangs.process.poll())  # so without a probe no pod would take its place
+        hangs.kill()
+        self.wait_for(cluster, lambda: "has caught up" in cluster.pod("scheduler").said())
+        self.assertTrue(cluster.pod("worker", 1).probe())
         self.finish(cluster)
         self.assertEqual(cluster.failures, {("worker", 1): 1})
 

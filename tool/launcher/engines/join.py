@@ -24,6 +24,7 @@ PAUSE = 0.5            # seconds between two attempts
 CONNECT_LIMIT = 2.0
 QUIET = 2.0            # seconds before the first word about waiting
 REMINDER = 30.0
+ALIVE_LIMIT = 10.0
 
 
 def parse_command(arguments):
@@ -41,6 +42,8 @@ def parse_command(arguments):
                         help="of a server: another folder from which it may load plug-ins")
     parser.add_argument("--advertise", default="", metavar="HOST",
                         help="of a server: the name or address by which the others reach it, if it cannot see that itself")
+    parser.add_argument("--alive", action="store_true",
+                        help="only ask the scheduler whether it hears this server or worker: the status is 1 if not")
     # Options may stand on either side of the role; those after the program are its own.
     own, words = [], list(arguments)
 
@@ -68,6 +71,8 @@ def parse_command(arguments):
         options.index = None if options.index == "auto" else whole_number(options.index)
     except argparse.ArgumentTypeError as error:
         parser.error(f"{name}: {error}")
+    if options.alive and options.index is None:
+        parser.error("--alive: want --index, too: which one is meant?")
     return options
 
 
@@ -159,6 +164,25 @@ def say(text):
     write_quietly(2, f"prun.py: {printable(text)}\n".encode("utf-8", "replace"))
 
 
+def check_alive(joining):
+    """Raises Failure, unless the scheduler has a process in this place and hears it. A process that hangs does not end: what has
+    started it may ask this, and end it."""
+    role, index = joining.options.role, joining.options.index
+    try:
+        host, port = joining.addresses()[0]
+    except Waiting as waiting:
+        raise Failure(FAILURE, str(waiting)) from None
+    address = f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+    asked = subprocess.run(request_command(joining.send_request, address, joining.where.id(), "stats", timeout=ALIVE_LIMIT),
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
+    try:
+        state = json.loads(asked.stdout)[role + "s"][index]["state"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise Failure(FAILURE, f"{joining.where}: {asked.stderr.strip() or f'it has no {joining.name()}'}") from None
+    if state not in ("up", "catching up"):
+        raise Failure(FAILURE, f"{joining.where}: {joining.name()} is {state}")
+
+
 def server_command(options, address, job, index, settings):
     program = own_program("start_server")
     flags = list(settings["server"])
@@ -184,13 +208,16 @@ def worker_command(options, info, settings):
 
 
 def join_command(arguments):
-    """`prun.py join ...`. Does not return, but becomes that process; raises Failure."""
+    """`prun.py join ...`. Does not return, but becomes that process, unless --alive is given; raises Failure."""
     options = parse_command(arguments)
     where = rendezvous_in(os.environ)
     if where is None:
         raise Failure(USAGE, f"{VARIABLE} is not set: want HOST:PORT#JOB of a prun.py -m external")
     if not os.environ.get(KEY_VARIABLE):
         raise Failure(USAGE, f"{KEY_VARIABLE} is not set: want the file with the key of {where}")
+    if options.alive:
+        check_alive(Joining(options, where))
+        return OK
     if options.words:
         find_program(options.words[0])  # before the wait
     address, (index, workers, settings) = Joining(options, where).wait()

@@ -17,6 +17,7 @@ from ..common.exit_status import CONFIG, DATA, OK, PLUGIN, USAGE, Failure, words
 from ..common.output import write_out, write_quietly
 from ..programs.config import check_config
 from ..programs.program import find_program, marks_in, own_folders
+from .external import JOIN_LIMIT
 from .yaml_text import Octal, yaml_text
 
 BIN = "/usr/lib/paracel/bin"  # in the image, as the Debian packages have it
@@ -162,10 +163,14 @@ class Manifests:
         return volumes + ([{"name": "config", "configMap": {"name": self.name}}] if self.config is not None else [])
 
     def probes(self, role):
-        """Of the scheduler: what asks it sends nothing that others could read. Servers and workers are watched by the scheduler,
-        and watch it: one that it does not hear ends by itself."""
+        """What asks the scheduler sends nothing that others could read. Servers and workers end by themselves when they do not
+        hear it; one that hangs does neither, and no pod takes its place before its own has ended. So it lives as long as the
+        scheduler hears it. Nobody asks whether it is ready: no Service chooses among them."""
         if role != "scheduler":
-            return {}
+            ask = {"exec": {"command": [BIN + "/prun.py", "join", role, "--alive"]}, "timeoutSeconds": 15}
+            return {"startupProbe": {**ask, "periodSeconds": 5,
+                                     "failureThreshold": round(max(JOIN_LIMIT, self.options.join_timeout) + 60) // 5},
+                    "livenessProbe": {**ask, "periodSeconds": 30, "failureThreshold": 4}}
         ask = {"exec": {"command": [BIN + "/send_request", "--rendezvous", f"tcp://127.0.0.1:{PORT}", "--job", self.id, "--verb",
                                     "ping", "--timeout", "3"]}, "timeoutSeconds": 5}
         return {"startupProbe": {**ask, "periodSeconds": 2, "failureThreshold": 60},
