@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""paracel.ray and paracel.dask on two hosts, with the real packages: network namespaces as in test_two_hosts.py, a node of Ray or
-Dask's workers on each. A server and a worker on the other host are killed, and the model has the bits of one host. Needs root, ip
-and unshare; otherwise skipped with the reason."""
+"""paracel.ray and paracel.dask on two hosts, with the real packages: network namespaces as in test_two_hosts.py, a node of
+Ray or Dask's workers on each. A server and a worker on the other host are killed, and the model is bit-identical to that of
+one host. Needs root, ip and unshare; otherwise skipped with the reason."""
 import json
 import os
 import shutil

@@ -128,15 +128,15 @@ class Runs(unittest.TestCase):
 
     def test_a_whole_run_over_unix_sockets_is_compared_with_one_over_zeromq(self):
         self.addCleanup(setattr, bench_run, "LR_ROWS", bench_run.LR_ROWS)
-        self.addCleanup(setattr, bench_run, "run", bench_run.run)
+        self.addCleanup(setattr, bench_run, "output_of", bench_run.output_of)
         bench_run.LR_ROWS = [("agd", "", "<= 9"), ("agd", "unix", "<= 0.8")]
         self.program("lr", [])
         ran = []
 
-        def run(words, **_):
+        def run(words, _limit, **_):
             ran.append("--transport unix" in " ".join(words))
             time.sleep(0.05 if ran[-1] else 0.1)
-        bench_run.run = run
+        bench_run.output_of = run
         status, out, result = self.main("--pairs", "2", "--group", "lr")
         alone, pair = result["rows"]
         self.assertEqual((status, ran), (0, [False, False, False, True, False, True]))
