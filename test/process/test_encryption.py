@@ -74,15 +74,26 @@ class Encryption(JobTest):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("PARACEL_MODE=mpi", out)
         self.assertNotIn("/tmp/prc-XXXXXX/job.key", out)
-        for host in ("127.0.0.1", "127.example.org"):  # servers listen on every interface
-            local = [host if word == "192.0.2.1" else word for word in job]
-            self.assertIn("/job.key ", self.prun(*local, LR)[1])
-        for host, is_encrypted in (("127.0.0.1", False), ("127.1.2.3", False), ("127.example.org", True), ("127.1", True)):
+        local = ["127.0.0.1" if word == "192.0.2.1" else word for word in job]  # servers listen on every interface
+        self.assertIn("/job.key ", self.prun(*local, LR)[1])
+        for host, is_encrypted in (("127.0.0.1", False), ("127.1.2.3", False), ("localhost", False), ("127.1", False),
+                                   ("192.0.2.1", True), ("fd00::1", True), ("[::1]", False), ("::1", False)):
             _, out, _ = self.prun("-c", "cfg.json", "--host", host, "--dry-run", LR)
             self.assertEqual(("/tmp/prc-XXXXXX/job.key" in out, "tcp://*:*" in out), (is_encrypted, is_encrypted), out)
+        for host, words in (("127.invalid", "--host 127.invalid: "), ("a..b", "--host a..b: "),
+                            ("localhost", "--host localhost: that is 127.0.0.1 here, which 192.0.2.7 cannot reach")):
+            named = [host if word == "192.0.2.1" else word for word in job]
+            status, out, err = self.prun(*named, LR)
+            self.assertEqual((status, out), (2, ""), err)
+            self.assertIn(words, err)
         status, _, err = self.prun(*job, "--encrypt", "--insecure", LR)
         self.assertEqual(status, 2)
         self.assertIn("--encrypt and --insecure exclude each other", err)
+
+    def test_a_job_listens_at_what_a_name_stands_for(self):
+        for host in ("localhost", "::1", "[::1]"):
+            status, _, err = self.prun("-w", "2", "-c", "cfg.json", "--host", host, LR)
+            self.assertEqual(status, 0, err)
 
     def test_a_signal_while_a_host_is_given_the_key_leaves_none(self):
         with open(os.path.join(self.folder, "silent"), "w", encoding="utf-8") as file:

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """paracel.ray and paracel.dask on two hosts, with the real packages: network namespaces as in test_two_hosts.py, a node of
-Ray or Dask's workers on each. A server and a worker on the other host are killed, and the model is bit-identical to that of
-one host. Needs root, ip and unshare; otherwise skipped with the reason."""
+Ray or Dask's workers on each. A server and a worker on the other host are killed, and the model is that of one host. Needs
+root, ip and unshare; otherwise skipped with the reason."""
 import json
 import os
 import shutil
@@ -93,7 +93,8 @@ class EngineHosts(PackageTest):
         self.assertTrue(wait_until(lambda: b"Scheduler at" in read_bytes(log), 60, 0.2), read_bytes(log))
         for number, host in enumerate(self.hosts):
             self.on(number, "-m", "distributed.cli.dask_worker", f"tcp://{a.address}:8786", "--host", host.address, "--nworkers",
-                    str(PLACES[number]), "--nthreads", "1", "--no-dashboard", "--local-directory", self.not_there("space"), **variables)
+                    str(PLACES[number]), "--nthreads", "1", "--no-dashboard", "--local-directory",
+                    self.not_there("space"), **variables)
         self.assertTrue(wait_until(lambda: read_bytes(log).count(b"Register worker") == sum(PLACES), 60, 0.2), read_bytes(log))
         return 8786
 

@@ -2,7 +2,7 @@
 """Hosts: reading hostfiles, placing servers, and finding this host's address."""
 import os
 
-from ..common.exit_status import USAGE, Failure
+from ..common.exit_status import USAGE, Failure, words_of
 
 
 def usable_cores(root="/sys/fs/cgroup", own="/proc/self/cgroup"):
@@ -120,11 +120,31 @@ def remote_hosts(options):
     return [name for name in dict.fromkeys(names) if name not in own and not is_loopback(name)]
 
 
+def address_of(host, remote):
+    """What --host stands for, as an address that can be listened at; one of IPv6 is in brackets. Raises Failure."""
+    import ipaddress
+    import socket
+    try:
+        found = ipaddress.ip_address(host[1:-1] if host[:1] + host[-1:] == "[]" else host)
+        return f"[{found}]" if found.version == 6 else str(found)
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
+    except (OSError, UnicodeError) as error:
+        raise Failure(USAGE, f"--host {host}: {words_of(error) or 'no name of a host'}: want an address of this host, or a name "
+                             "for one") from None
+    if remote and is_loopback(found):
+        raise Failure(USAGE, f"--host {host}: that is {found} here, which {', '.join(remote[:3])} cannot reach: want an address "
+                             "of this host for others")
+    return f"[{found}]" if ":" in found else found
+
+
 def own_address(options, remote):
     """The address at which other hosts reach this one. Raises Failure."""
     import socket
     if options.host:
-        return options.host
+        return address_of(options.host, remote)
     if options.bind_interface:
         import fcntl
         import struct

@@ -176,7 +176,8 @@ def parse_command_line(arguments):
     add("--before-limit", type=job_seconds, default=120.0, metavar="SECONDS",
         help="-m slurm: how long before the time limit a signal counts as that of the limit; --sbatch asks for it then (default "
              "120)")
-    add("--host", default="", metavar="ADDRESS", help="this host's address for other hosts (default: found from --hostfile)")
+    add("--host", default="", metavar="ADDRESS",
+        help="this host's address, or a name for it, for other hosts (default: found from --hostfile)")
     add("--bind-interface", default="", metavar="NAME", help="network interface whose address that is")
     add("--encrypt", action="store_true",
         help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always "
