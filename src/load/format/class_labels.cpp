@@ -27,6 +27,19 @@ void sort_names(std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = std::move(numbers[i].second);
 }
 
+/// A name in an error: with the wrong separator it may be a whole line.
+std::string cut_name(const std::string& name) {
+  const auto quoted = quote_for_error(name);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+/// The first ten.
+std::string first_names(const std::vector<std::string>& names) {
+  std::string all;
+  for (std::size_t i = 0; i < names.size() && i < 10; ++i) all += (i == 0 ? "" : ", ") + cut_name(names[i]);
+  return all + (names.size() > 10 ? ", ..." : "");
+}
+
 /// Whether the bytes are UTF-8 without control characters: names are written to JSON and to lines of text.
 bool is_text(std::string_view s) {
   for (std::size_t i = 0; i < s.size();) {
@@ -110,15 +123,11 @@ std::optional<double> class_labels::known_index(const std::string& label, bool a
 double class_labels::index(const std::string& label, bool as_written) {
   const auto name = name_of(label);
   if (const auto known = find_name(name, label, as_written)) return *known;
-  if (closed_) {
-    std::string all;
-    for (std::size_t i = 0; i < names_.size() && i < 10; ++i) all += (i == 0 ? "" : ", ") + names_[i];
-    throw refused{"found label " + quote_for_error(label) + ", want a class of the model: " + all +
-                  (names_.size() > 10 ? ", ..." : "")};
-  }
+  if (closed_)
+    throw refused{"found label " + quote_for_error(label) + ", want a class of the model: " + first_names(names_)};
   if (names_.size() == most_ && most_ == 2)
-    throw refused{"found label " + quote_for_error(label) + " after " + names_[0] + " and " + names_[1] +
-                  ", want two classes"};
+    throw refused{"found label " + quote_for_error(label) + " after " + cut_name(names_[0]) + " and " +
+                  cut_name(names_[1]) + ", want two classes"};
   if (names_.size() == most_)
     throw refused{
         "found more than " + std::to_string(most_classes) +
@@ -171,15 +180,11 @@ void note_sign(sample_rows& rows, const std::string& label) {
 void to_signs(const std::string& where, const sample_options& options, sample_rows& rows) {
   if (!reads_labels(options) || options.label != sample_options::label_rule::binary) return;
   auto& classes = rows.classes;
-  if (classes.size() > 2) {
-    std::string all;
-    for (std::size_t c = 0; c < classes.size() && c < 10; ++c) all += (c == 0 ? "" : ", ") + classes[c];
-    throw data_error(where + ": found the labels " + all + (classes.size() > 10 ? ", ..." : "") + ", want two classes");
-  }
+  if (classes.size() > 2) throw data_error(where + ": found the labels " + first_names(classes) + ", want two classes");
   if (classes.size() == 1) {
     const auto only = classes.front();
     if (only != "0" && only != "1" && only != "-1")
-      throw data_error(where + ": found only the label " + only + ", want two classes");
+      throw data_error(where + ": found only the label " + cut_name(only) + ", want two classes");
     classes = {only == "-1" ? "-1" : "0", "1"};
     for (auto& l : rows.label) l = only == "1" ? 1 : 0;
   }

@@ -114,6 +114,10 @@ TEST(DataReader, BinaryLabelsAreAnyTwo) {
   EXPECT_EQ(error_of("2 1:1\n1 1:1\n10 1:1\n"), "f:3:1: found label \"10\" after 2 and 1, want two classes");
   EXPECT_EQ(error_of("1,0\n1,1\n1,yes\n"), "f:3:3: found label \"yes\" after 0 and 1, want two classes");
   EXPECT_EQ(error_of("2 1:1\n"), "f: found only the label 2, want two classes");
+  const std::string line(500, 'x'), cut = std::string(40, 'x') + "...";
+  EXPECT_EQ(error_of("1," + line + "a\n1," + line + "b\n1,c\n"),
+            "f:3:3: found label \"c\" after " + cut + " and " + cut + ", want two classes");
+  EXPECT_EQ(error_of("1," + line + "\n"), "f: found only the label " + cut + ", want two classes");
   EXPECT_EQ(error_of("1,2,\n"), "f:1:5: found an empty label, want a class");
   EXPECT_EQ(error_of("nan 1:1\n"), "f:1:1: found label \"nan\", want a finite number or a text");
 }
