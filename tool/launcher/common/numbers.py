@@ -4,9 +4,10 @@ white space, digits of other scripts). Each function returns, or is, a `type` of
 that get the numbers, which would refuse them only after the job's start."""
 import re
 
-WHOLE = re.compile(r"[0-9]{1,30}")
-DECIMAL = re.compile(r"(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,2})?")
-BYTES = re.compile(r"([0-9]{1,30})([KMGT]?)")
+# Compiled where they are used: that takes longer than the rest of a command line.
+DECIMAL = (r"(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,2})?")
+BYTES = r"([0-9]{1,30})([KMGT]?)"
+MOST_DIGITS = 30
 MOST_WHOLE = (1 << 63) - 1
 MOST_BYTES = 1 << 47  # what a process can address; small multiples do not overflow
 
@@ -16,8 +17,12 @@ def refuse(text):
     raise argparse.ArgumentTypeError(text)
 
 
+def is_whole(text):
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+
+
 def whole_number(text):
-    if not WHOLE.fullmatch(text):
+    if not is_whole(text):
         refuse(f"{text!r} is not a whole number")
     return int(text) if int(text) <= MOST_WHOLE else refuse(f"{text}: want at most {MOST_WHOLE}")
 
@@ -31,7 +36,7 @@ def port_number(text):
 def positive(most):
     """Whole numbers from 1."""
     def parse(text):
-        if not WHOLE.fullmatch(text) or int(text) == 0:
+        if not is_whole(text) or int(text) == 0:
             refuse(f"{text!r} is not a whole number above 0")
         return int(text) if int(text) <= most else refuse(f"{text}: want at most {most}")
     return parse
@@ -39,7 +44,7 @@ def positive(most):
 
 def decimal(text):
     """The number, or None."""
-    return float(text) if DECIMAL.fullmatch(text) else None
+    return float(text) if text[:1] in "0123456789." and re.fullmatch(DECIMAL, text) else None
 
 
 def seconds(text):
@@ -67,7 +72,7 @@ def percentage(most):
 
 def byte_count(text):
     """The text itself, which the programs understand."""
-    match = BYTES.fullmatch(text)
+    match = re.fullmatch(BYTES, text)
     if match is None or int(match[1]) == 0:
         refuse(f"{text!r} is not a number of bytes such as 1000000, 64K, 256M or 4G")
     if bytes_of(text) > MOST_BYTES:
@@ -77,5 +82,5 @@ def byte_count(text):
 
 def bytes_of(text):
     """The number of what byte_count accepts."""
-    match = BYTES.fullmatch(text)
+    match = re.fullmatch(BYTES, text)
     return int(match[1]) << 10 * " KMGT".index(match[2] or " ")

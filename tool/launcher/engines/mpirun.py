@@ -15,9 +15,9 @@ def short(role, index):
     return f"server s{index}" if role == "server" else f"{role} {index}"
 
 
-TAG = re.compile(rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:")
+TAG = rb"\[\d+,(\d+)\]<(stdout|stderr|stddiag)>:"
 # A prefix of a tag at the end of the data.
-PART_OF_TAG = re.compile(rb"\[(\d+(,(\d+(\](<[a-z]{0,7}>?)?)?)?)?)?$")
+PART_OF_TAG = rb"\[(\d+(,(\d+(\](<[a-z]{0,7}>?)?)?)?)?)?$"
 LONGEST_TAG = 40
 LONGEST_WORDS = 1 << 16  # bytes; limit of one of mpirun's own lines
 
@@ -39,8 +39,9 @@ class Tagged:
 
     def feed(self, data):
         data = self.rest + data
-        part = PART_OF_TAG.search(data, max(0, len(data) - LONGEST_TAG))
-        end = len(data) if part is None else part.start()
+        end = max(0, len(data) - LONGEST_TAG)
+        part = re.search(PART_OF_TAG, data[end:])
+        end = len(data) if part is None else end + part.start()
         self.rest = data[end:]
         self.take(data[:end])
 
@@ -70,7 +71,7 @@ class Tagged:
     def pieces(self, data):
         """Yields (rank, stream, text) of complete and partial lines."""
         at = 0
-        for tag in TAG.finditer(data):
+        for tag in re.finditer(TAG, data):
             yield from self.split(data[at:tag.start()])
             self.rank, self.stream, at = self.number(tag[1]), tag[2], tag.end()
         yield from self.split(data[at:])

@@ -12,8 +12,6 @@ Slurm sends the signals of `scancel` and of the time limit to all processes of a
 others are needed for a checkpoint (before_limit.py)."""
 import os
 import re
-import shlex
-import shutil
 import signal
 
 from ..common.exit_status import FAILURE, USAGE, Failure
@@ -111,6 +109,7 @@ class Allocation:
 def step(allocation, node, name, command, takes_input=False):
     """The command that runs another one as a step on a node. Every size is said: srun takes those that are not from the
     environment, where an outer step may have left its own."""
+    import shutil
     srun = shutil.which("srun")
     if srun is None:
         raise Failure(USAGE, "-m slurm: srun is not installed (Debian: slurm-client)")
@@ -166,6 +165,7 @@ class Carrier:
         self.environment = {name: value for name, value in os.environ.items() if for_srun(name)}
         found = re.search(r"(?:^|,)socket=([^,]+)", allocation.setting("AuthInfo"))
         self.socket = ["--socket=" + found[1]] if found else []
+        import shutil
         self.munge = shutil.which("munge")
 
     def note(self):
@@ -174,6 +174,7 @@ class Carrier:
                                         "srun, which does not encrypt it, and who can read that network can take part in the job")
 
     def command(self, node, folder, name, size):
+        import shlex
         from .key_holders import script
         # A credential ends with a line end, its only one.
         opened = shlex.join(["unmunge", "--metadata=/dev/null", *self.socket])

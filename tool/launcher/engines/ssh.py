@@ -7,7 +7,6 @@
 
 Environment and arguments are in ssh's command line, which others can read; the job's key is not among them (key_holders.py)."""
 import os
-import shlex
 
 from ..common.exit_status import USAGE, Failure
 from .hosts import logins, slots_in
@@ -23,9 +22,11 @@ WATCH = ("cd {folder} || exit 2; {before}exec 3<&0; env {environment} setsid {co
 
 def command_there(login, command, environment):
     """The command that runs another one on a host, in the current folder's place there."""
+    import shlex
     traces = environment.get("PARACEL_TRACE")  # a host that does not see the run's folder gets one of its own there
     before = f"(umask 077; mkdir -p {shlex.quote(traces)}) 2>/dev/null; " if traces else ""
-    script = WATCH.format(folder=shlex.quote(os.getcwd()), before=before, command=" ".join(shlex.quote(word) for word in command),
+    script = WATCH.format(folder=shlex.quote(os.getcwd()), before=before,
+                          command=" ".join(shlex.quote(word) for word in command),
                           environment=" ".join(shlex.quote(f"{k}={v}") for k, v in environment.items()) or "PARACEL_MODE=")
     from .key_holders import agent, for_any_shell
     words = agent()

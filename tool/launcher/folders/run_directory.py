@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Other runs: the note in a run's folder with the address of its scheduler, and the requests of `prun.py status`."""
-import contextlib
 import json
 import os
 import time
@@ -122,8 +121,10 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
                                       "of the job is recorded: it or prun.py was killed, or hangs")
     if asking.returncode != OK:
         words = err.decode("utf-8", "replace").strip()
-        with contextlib.suppress(ValueError, TypeError, KeyError):
+        try:
             words = "the job ends: " + json.loads(words)["cause"]
+        except (ValueError, TypeError, KeyError):
+            pass
         raise Failure(FAILURE, "the scheduler: " + words)
     try:
         return json.loads(out)
@@ -131,13 +132,15 @@ def ask(run, verb, body=None, limit=ANSWER_LIMIT):
         raise Failure(FAILURE, "the scheduler's answer is not JSON") from None
 
 
-@contextlib.contextmanager
-def understood():
+class understood:  # noqa: N801
     """A context for parsing a reply."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise Failure(FAILURE, "this prun.py does not understand the scheduler's answer: is it of another version?") from None
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, kind, *_):
+        if kind is not None and issubclass(kind, (KeyError, TypeError, ValueError, AttributeError)):
+            raise Failure(FAILURE, "this prun.py does not understand the scheduler's answer: is it of another version?") from None
 
 
 def table(head, rows):

@@ -16,8 +16,10 @@ LOGS = r"(scheduler|server_\d+|worker_\d+|mpirun_(workers|servers|server_\d+))\.
 KEPT = r"worker-\d+\.(kept[01]|clients)"  # as in src/worker/job/recovery_file.hpp
 NOTES = rf"({re.escape(NOTE)}|{re.escape(KEY)}|{re.escape(REPORT)})(\.tmp)?|{re.escape(TIMELINE)}|{re.escape(KEPT_METRICS)}"
 TRACES = r"(worker|server)_\d+\.\d+\.trace|trace\.(json|pftrace)"  # as in src/net/trace_file.hpp, traces/command.py
-WRITTEN_BY_RUNS = re.compile(f"{LOGS}|{KEPT}|{NOTES}|{TRACES}", re.ASCII)
-KEPT_FILE = re.compile(KEPT, re.ASCII)
+
+
+def is_written_by_runs(name):
+    return re.fullmatch(f"{LOGS}|{KEPT}|{NOTES}|{TRACES}", name, re.ASCII) is not None
 
 
 def take_folder(path, named, and_name):
@@ -58,7 +60,7 @@ def release_folder(folder, lock):
     keeps_lock = False
     if lock is not None and folder is not None:
         try:
-            keeps_lock = not has_note(folder) and any(WRITTEN_BY_RUNS.fullmatch(name) for name in folder.names())
+            keeps_lock = not has_note(folder) and any(map(is_written_by_runs, folder.names()))
         except OSError:  # the folder has been removed
             pass
         lock.release(keeps_lock)
@@ -81,7 +83,7 @@ def has_note(folder):
 
 
 def remove_earlier(folder, had_run):
-    found = sorted(name for name in folder.names() if WRITTEN_BY_RUNS.fullmatch(name))
+    found = sorted(name for name in folder.names() if name != OF_RUN and is_written_by_runs(name))
     if found and not had_run:
         raise Failure(USAGE, f"--run-dir {folder.path}: it has a file {found[0]} that no run of prun.py has left there: name "
                              "another folder, or move the file")
@@ -93,7 +95,7 @@ def remove_kept(folder):
     """Removes the files that workers have written for their replacements."""
     try:
         for name in folder.names():
-            if KEPT_FILE.fullmatch(name):
+            if re.fullmatch(KEPT, name, re.ASCII):
                 folder.remove(name)
     except OSError:  # the folder has been removed
         pass

@@ -15,11 +15,11 @@ from ..common.output import write_out
 from ..common.printable import in_a_line
 from .folder_lock import OF_RUN
 from .run_directory import NOTE, table
-from .run_folder import MOST_NOTE_BYTES, WRITTEN_BY_RUNS
+from .run_folder import MOST_NOTE_BYTES, is_written_by_runs
 
 FOLDER = "paracel_runs"
-NAME = re.compile(r"\d{8}-\d{6}-\d+")
-OTHERS = re.compile(r"run\.lock|core(\.\d+)?", re.ASCII)  # the scheduler and the servers dump core there
+NAME = r"\d{8}-\d{6}-\d+"
+OTHERS = r"run\.lock|core(\.\d+)?"  # the scheduler and the servers dump core there
 
 
 class Run:
@@ -29,7 +29,7 @@ class Run:
         self.name = name
         self.fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
         try:
-            if not NAME.fullmatch(name) or os.fstat(self.fd).st_uid != os.geteuid():
+            if not re.fullmatch(NAME, name) or os.fstat(self.fd).st_uid != os.geteuid():
                 raise ValueError(name)
             with open(os.open(NOTE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -81,7 +81,7 @@ class Run:
     def remove(self, parent):
         """Returns whether the folder was removed."""
         names = os.listdir(self.fd)
-        if not all((WRITTEN_BY_RUNS.fullmatch(name) or OTHERS.fullmatch(name)) and self.is_file(name) for name in names):
+        if not all((is_written_by_runs(name) or re.fullmatch(OTHERS, name, re.ASCII)) and self.is_file(name) for name in names):
             return False
         lock = self.lock()
         if lock is None:
@@ -120,6 +120,11 @@ def each_run(folder):
 
 def sweep(folder, keep):
     """Removes all finished runs in this folder but the `keep` newest. Returns the number removed."""
+    try:
+        if len(os.listdir(folder)) <= keep:
+            return 0
+    except OSError:
+        return 0
     over = removed = 0
     for parent, run in each_run(folder):
         if not run.is_over():

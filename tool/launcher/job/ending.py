@@ -3,7 +3,6 @@
 about the job."""
 import os
 import re
-import shlex
 import signal
 import time
 
@@ -45,6 +44,7 @@ def next_step(text, command):
     if number[1] == "SIGKILL":
         return "if nobody has killed it, the system has run out of memory: `dmesg` then names the process"
     if number[1] in CRASHES:
+        import shlex
         return (f"to find the cause: `gdb --args {' '.join(shlex.quote(word) for word in command)}` runs the whole job in one "
                 "process; after `ulimit -c unlimited` a process that crashes leaves a core file")
     return None

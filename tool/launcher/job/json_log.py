@@ -13,12 +13,12 @@ import time
 
 LONGEST = 1 << 16  # bytes of a line
 # "lr: error: ...", "worker 1: warning: ...", "warning: ..."; the first line of a crash: src/worker/job/crash_report.cpp
-LEVEL = re.compile(r"(?:[^\s:]+: |worker \d+: )?(?:[^\s:]+: )?(error|warning): ")
+LEVEL = r"(?:[^\s:]+: |worker \d+: )?(?:[^\s:]+: )?(error|warning): "
 CRASH = ", in these calls:"
 
 
 def level_of(text):
-    said = LEVEL.match(text)
+    said = re.match(LEVEL, text)
     return said[1] if said else "error" if text.endswith(CRASH) else "info"
 
 

@@ -4,7 +4,7 @@ checker and one parser. For a program without a schema, start_scheduler reads th
 import os
 
 from ..common.exit_status import CONFIG, USAGE, Failure
-from .program import command_of, output_of
+from .program import Query, command_of, output_of
 
 LIMIT = 30.0  # seconds
 
@@ -26,11 +26,11 @@ class Facts:
         return list(dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in self.plugins if "/" in path))
 
 
-def answer_of(command):
-    """The facts printed by a command, or None if it prints something else. Raises Failure with the error that it prints."""
+def facts_in(answer):
+    """The facts that a program has printed, or None if it has printed something else. Raises Failure with its error."""
     import json
     try:
-        found = json.loads(output_of(command, LIMIT))
+        found = json.loads(answer)
         if "error" in found:
             raise Failure(int(found.get("status", CONFIG)), str(found["error"]))
         return Facts(found)
@@ -38,30 +38,54 @@ def answer_of(command):
         return None
 
 
+class Check:
+    """A job's config while the program checks it. A context; meanwhile the caller has other things to do, such as loading the
+    modules for the job."""
+
+    def __init__(self, framework, program, publishes, linked, options, check_files):
+        """`publishes`: whether the program has a schema. `linked`: whether it is written in C++. Raises Failure."""
+        self.framework, self.program, self.linked, self.options = framework, program, linked, options
+        self.query = None
+        if publishes:
+            self.query = Query([*command_of(program), f"--check={options.cfg_file}", *overriding(options.set)]
+                               + ([] if check_files else ["--no_files"]))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.query is not None:
+            self.query.__exit__()
+
+    def facts(self):
+        """The facts of the config, after the program has accepted it. Raises Failure."""
+        path, overrides = self.options.cfg_file, self.options.set
+        if self.query is not None:
+            facts = facts_in(self.query.output(LIMIT))
+            if facts is not None:
+                if facts.standard_input and os.isatty(0):
+                    raise Failure(CONFIG, f"{facts.standard_input}: standard input is a terminal, want a file or a pipe")
+                return facts
+        if overrides and self.linked:
+            raise Failure(USAGE, f"--set {overrides[0]}: {self.program} reads its config itself, without a schema: want the key "
+                                 "in the config")
+        if not path:
+            if overrides:
+                raise Failure(USAGE, f"--set {overrides[0]}: no config file is given: want -c FILE")
+            return Facts({"plugins": []})
+        import json
+        reader = os.path.join(self.framework, "start_scheduler")
+        facts = facts_in(output_of([reader, f"--print_config={path}"]
+                                   + ([f"--overrides={json.dumps(overrides)}"] if overrides else []), LIMIT))
+        if facts is None:
+            raise Failure(CONFIG, f"{path}: cannot be read by {reader}: is it of another version?")
+        return facts
+
+
 def check_config(framework, program, publishes, linked, options, check_files):
-    """The facts of a job's config, after the program has accepted it. `publishes`: whether the program has a schema. `linked`:
-    whether it is written in C++. Raises Failure."""
-    path, overrides = options.cfg_file, options.set
-    if publishes:
-        facts = answer_of([*command_of(program), f"--check={path}", *overriding(overrides)]
-                          + ([] if check_files else ["--no_files"]))
-        if facts is not None:
-            if facts.standard_input and os.isatty(0):
-                raise Failure(CONFIG, f"{facts.standard_input}: standard input is a terminal, want a file or a pipe")
-            return facts
-    if overrides and linked:
-        raise Failure(USAGE, f"--set {overrides[0]}: {program} reads its config itself, without a schema: want the key in the "
-                             "config")
-    if not path:
-        if overrides:
-            raise Failure(USAGE, f"--set {overrides[0]}: no config file is given: want -c FILE")
-        return Facts({"plugins": []})
-    reader = os.path.join(framework, "start_scheduler")
-    import json
-    facts = answer_of([reader, f"--print_config={path}"] + ([f"--overrides={json.dumps(overrides)}"] if overrides else []))
-    if facts is None:
-        raise Failure(CONFIG, f"{path}: cannot be read by {reader}: is it of another version?")
-    return facts
+    """The facts of a job's config, after the program has accepted it. Arguments as of Check. Raises Failure."""
+    with Check(framework, program, publishes, linked, options, check_files) as check:
+        return check.facts()
 
 
 def overriding(overrides):

@@ -103,37 +103,53 @@ def dies_with_us(command, how="KILL"):
     return [setpriv, "--pdeathsig", how] + command if os.access(setpriv, os.X_OK) else command
 
 
-def output_of(command, limit):
-    """A program's standard output, until it closes it or `limit` seconds have passed. Raises Failure."""
-    out, into = os.pipe()
-    devnull = os.open(os.devnull, os.O_RDWR)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
-    words = dies_with_us(command)
-    try:
-        pid = os.posix_spawn(words[0], words, environment, setpgroup=0, setsigdef=DEFAULT_SIGNALS,
-                             file_actions=[(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, into, 1),
-                                           (os.POSIX_SPAWN_DUP2, devnull, 2)])
-    except OSError as error:
-        raise Failure(USAGE, f"{command[0]} cannot be run: {error.strerror}") from None
-    finally:
-        os.close(into)
-        os.close(devnull)
-    text = bytearray()
-    end = time.monotonic() + limit
-    try:
-        with open(out, "rb", buffering=0) as pipe:
-            poll = select.poll()
-            poll.register(out, select.POLLIN)
-            while (left := end - time.monotonic()) > 0 and len(text) < MOST_OUTPUT_BYTES:
-                if poll.poll(left * 1000):
-                    chunk = pipe.read(1 << 16)
-                    if not chunk:
-                        break
-                    text += chunk
-    finally:  # also after a Ctrl-C
+class Query:
+    """A program that is run for its standard output. A context: at its end the program is killed, also after a Ctrl-C."""
+
+    def __init__(self, command):
+        """Starts it. Raises Failure."""
+        self.out, into = os.pipe()
+        devnull = os.open(os.devnull, os.O_RDWR)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PARACEL_")}
+        words = dies_with_us(command)
         try:
-            os.killpg(pid, signal.SIGKILL)
+            self.pid = os.posix_spawn(words[0], words, environment, setpgroup=0, setsigdef=DEFAULT_SIGNALS,
+                                      file_actions=[(os.POSIX_SPAWN_DUP2, devnull, 0), (os.POSIX_SPAWN_DUP2, into, 1),
+                                                    (os.POSIX_SPAWN_DUP2, devnull, 2)])
+        except OSError as error:
+            os.close(self.out)
+            raise Failure(USAGE, f"{command[0]} cannot be run: {error.strerror}") from None
+        finally:
+            os.close(into)
+            os.close(devnull)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        os.waitpid(pid, 0)
-    return bytes(text)
+        os.waitpid(self.pid, 0)
+        os.close(self.out)
+
+    def output(self, limit):
+        """All of it, until the program closes it or `limit` seconds have passed."""
+        text = bytearray()
+        end = time.monotonic() + limit
+        poll = select.poll()
+        poll.register(self.out, select.POLLIN)
+        while (left := end - time.monotonic()) > 0 and len(text) < MOST_OUTPUT_BYTES:
+            if poll.poll(left * 1000):
+                chunk = os.read(self.out, 1 << 16)
+                if not chunk:
+                    break
+                text += chunk
+        return bytes(text)
+
+
+def output_of(command, limit):
+    """A program's standard output, until it closes it or `limit` seconds have passed. Raises Failure."""
+    with Query(command) as query:
+        return query.output(limit)
