@@ -45,7 +45,8 @@ def main():
         return last_json([programs["bench_zmq_floor"], *words])["p50_us"]
 
     def own(verb):
-        return last_json([programs["bench_kv"], "--verb", verb, "--value_bytes", "4", "--keys_per_call", str(args.keys)])["p50_us"]
+        words = [programs["bench_kv"], "--verb", verb, "--value_bytes", "4", "--keys_per_call", str(args.keys)]
+        return last_json(words)["p50_us"]
 
     keys, floats = 8 * args.keys, 4 * args.keys
     found = {}

@@ -74,8 +74,8 @@ def main():
             for _ in range(options.runs):
                 line = running.figures_of([bench, "--api=paralg", f"--seconds={SECONDS}", *arguments])
                 native = 1e6 / line["calls_per_second"]
-                own = float(running.output_of([options.python, "-S", os.path.join(TOP, "prun.py"), "-w", "1", "-p", "1", "--threads", "1",
-                                       path], cwd=folder))
+                words = [options.python, "-S", os.path.join(TOP, "prun.py"), "-w", "1", "-p", "1", "--threads", "1", path]
+                own = float(running.output_of(words, cwd=folder))
                 pairs.append((native, own))
         ratios = sorted(own / native for native, own in pairs)
         print(f"{name:42} {statistics.median(n for n, _ in pairs):9.1f} {statistics.median(o for _, o in pairs):9.1f} "

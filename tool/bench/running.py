@@ -27,7 +27,8 @@ def built_in(folder, name):
     build = os.path.dirname(os.path.abspath(folder))
     near = os.path.relpath(build)
     where = shlex.quote(build if near.startswith("..") else near)
-    raise CannotMeasure("%s is not built: cmake -S . -B %s %s&& cmake --build %s --target %s" % (name, where, option, where, name))
+    raise CannotMeasure("%s is not built: cmake -S . -B %s %s&& cmake --build %s --target %s" %
+                        (name, where, option, where, name))
 
 
 def output_of(words, limit=None, **options):
