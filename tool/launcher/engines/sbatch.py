@@ -9,7 +9,8 @@ from ..common.exit_status import FAILURE, OK, USAGE, Failure
 from ..common.printable import printable
 
 SCRIPT = """#!/bin/sh
-# exec: so that it is prun.py that gets the signal before the time limit
+# exec: so that it is prun.py that gets the signal before the time limit; ignored until it can take it, which would end it
+trap '' USR1
 exec {command}
 """
 

@@ -21,8 +21,8 @@ import signal
 import time
 
 from ..common.exit_status import SERVER_LOST, WORKER_LOST
-from ..folders.run_directory import request_command
 from ..engines.ssh import LOST_CONNECTION
+from ..folders.run_directory import request_command
 from .ending import status_of
 from .plan import Child
 from .scaling import Resizing
