@@ -54,16 +54,13 @@ struct replication_chain_options {
   std::function<void(const std::string&)> log{};       ///< a line of text, on the chain's thread; may be empty
 };
 
-/// A thread of a server: one of its shards, or the clock. As in the messages.
+/// A thread of a server: one of its shards, or the clock.
 struct chain_hop {
   static constexpr std::uint32_t clock_thread = 0xffffffff;
   std::uint32_t slot;
   std::uint32_t thread;
   friend auto operator<=>(const chain_hop&, const chain_hop&) = default;
 };
-/// The hops of a message, the receiver first.
-using chain_route = std::vector<chain_hop>;
-
 /// Lifetime: store and budgets must outlive it.
 struct chain_context {
   using time_point = net::clock_source::time_point;

@@ -30,8 +30,10 @@ void replica::begin_epoch() {
   std::bitset<partition_count> gone;
   context_.each_partition([&](std::uint16_t partition) {
     const auto chain = context_.view->router.chain(partition);
+    const bool is_ours = std::find(chain.begin(), chain.end(), context_.view->self) != chain.end();
+    head_of_[context_.place_of(partition)] = is_ours && chain.front() != context_.view->self ? chain.front() : none;
     const auto begun = partial_.find(partition);
-    if (std::find(chain.begin(), chain.end(), context_.view->self) == chain.end()) {
+    if (!is_ours) {
       auto& at = context_.index[context_.place_of(partition)];
       if (at != 0 || begun != partial_.end()) gone.set(partition);
       at = 0;
@@ -69,14 +71,13 @@ replica::piece replica::join_pieces(const net::request_view& request, std::vecto
   return piece::last;
 }
 
-/// Whether this thread has a replica of the partition, and the sender is our predecessor.
+/// Whether this thread has a replica of the partition, and the sender is its head.
 bool replica::follows(std::uint16_t partition, const server_identity& sender) const {
   if (!context_.is_own(partition)) return false;
-  const auto chain = context_.view->router.chain(partition);
-  const auto us = std::find(chain.begin(), chain.end(), context_.view->self);
-  if (us == chain.end() || us == chain.begin()) return false;
-  const auto& before = context_.view->members.servers[*(us - 1)];
-  return before.slot == sender.slot && before.incarnation == sender.incarnation;
+  const auto head = head_of_[context_.place_of(partition)];
+  if (head == none) return false;
+  const auto& from = context_.view->members.servers[head];
+  return from.slot == sender.slot && from.incarnation == sender.incarnation;
 }
 
 void replica::replicate(const net::request_view& request, completion done) {
@@ -87,12 +88,8 @@ void replica::replicate(const net::request_view& request, completion done) {
   if (is == piece::unexpected) return done.fail(status::bad_request, "a piece that is not the next one");
   const auto all = whole.empty() ? request.body : std::span<const std::byte>(whole);
   auto left = all;
-  std::uint32_t hops = 0;
-  chain_hop first{};
-  bool fits = take_fields(left, hops, first) && hops != 0 && first == context_.self() &&
-              (hops - 1) <= left.size() / sizeof(chain_hop);
-  chain_route rest(fits ? hops - 1 : 0);
-  for (auto& to : rest) fits = take_fields(left, to);
+  std::uint32_t thread = 0;
+  bool fits = take_fields(left, thread) && thread == context_.self().thread;
   const auto entries = left;
   const auto between = link::of(request.header);
   const server_identity sender{between.from_slot, between.from};
@@ -103,7 +100,7 @@ void replica::replicate(const net::request_view& request, completion done) {
            context_.store.check_replica(e.partition, e.records, why);
   if (!fits) {
     std::string text = "what is to be replicated is malformed, or not a replica of this thread";
-    if (!why.empty()) {  // the sender is our predecessor
+    if (!why.empty()) {  // the sender is its head
       text = "a replica of partition " + std::to_string(e.partition) + " is malformed: " + why;
       if (context_.options.log && context_.now >= next_log_) {
         context_.options.log("refuses what s" + std::to_string(sender.slot) + " sends: " + text);
@@ -118,10 +115,7 @@ void replica::replicate(const net::request_view& request, completion done) {
     PARACEL_CHECK(is_one);  // as above
     if (!apply(e)) lacking.push_back(e.partition);
   }
-  if (rest.empty()) return answer(done, lacking);
-  const auto traced_since = context_.traced_since();
-  const auto number = links_.replicate(rest, entries);
-  forwarded_.emplace(number, forwarded{std::move(done), std::move(lacking), rest.front(), context_.now, traced_since});
+  answer(done, lacking);
 }
 
 void replica::apply_records(std::uint16_t partition, std::span<const std::byte> records) {
@@ -191,41 +185,6 @@ void replica::answer(completion& done, const std::vector<std::uint16_t>& lacking
   net::reply_header reply;
   reply.count = static_cast<std::uint32_t>(lacking.size());
   done.answer(reply, std::as_bytes(std::span(lacking)));
-}
-
-void replica::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
-  const auto f = forwarded_.find(number);
-  if (f->second.traced_since != 0) [[unlikely]]
-    context_.trace_message(f->second.traced_since, number, f->second.to);
-  auto& all = f->second.lacking;
-  all.insert(all.end(), lacking.begin(), lacking.end());
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  answer(f->second.done, all);
-  forwarded_.erase(f);
-}
-
-void replica::ask_after(std::uint64_t number) {
-  const auto f = forwarded_.find(number);
-  f->second.done.fail(status::expired);
-  forwarded_.erase(f);
-}
-
-/// The heads will ask the whole chain again, over the connections that they have: if they renewed them, messages of
-/// others there would be lost in turn, and in a ring of chains this would never end.
-void replica::renew(const chain_hop& to) {
-  for (auto& [number, f] : forwarded_)
-    if (f.to == to) f.done.fail(status::expired);
-  std::erase_if(forwarded_, [&](const auto& f) { return f.second.to == to; });
-}
-
-void replica::add_waits(replication_links::oldest_waits& out) const {
-  for (const auto& [number, f] : forwarded_) out.add(f.to, f.at);
-}
-
-void replica::refuse_forwarded(status why, std::string_view text) {
-  for (auto& [number, f] : forwarded_) f.done.fail(why, text);
-  forwarded_.clear();
 }
 
 }  // namespace paracel::srv

@@ -25,7 +25,7 @@ replication_chain::replication_chain(const replication_chain_options& options, s
       serve_(std::move(serve)),
       links_(context_, port),
       head_(context_, links_),
-      replica_(context_, links_, at_once_),
+      replica_(context_, at_once_),
       held_(&budgets.replies),
       admission_(context_, links_),
       streams_(&budgets.streams) {}
@@ -43,7 +43,6 @@ void replication_chain::follow(std::shared_ptr<const replica_view> view) {
   held_.refuse(status::stale_epoch, c.epoch, net::bytes_of(json),
                [&](const net::peer& to, const net::outgoing& m) { port_.reply(to, m); });
   c.store.refuse_waiting(at_once_, status::stale_epoch, json);
-  replica_.refuse_forwarded(status::stale_epoch, json);
   links_.drop_dead();
   c.store.keep_replicas();
   c.store.begin_epoch(c.epoch);
@@ -152,7 +151,6 @@ void replication_chain::serve(const net::request_view& request, shared_buffer ta
 void replication_chain::close() {
   constexpr std::string_view why = "the server is stopping";
   for (auto& p : admission_.take_parked()) refuse(p.done, status::job_ended, why);
-  replica_.refuse_forwarded(status::job_ended, why);
   held_.release(~std::uint64_t{0}, [&](const net::peer&, const net::outgoing&) {});
 }
 
@@ -191,7 +189,7 @@ void replication_chain::trace_release() {
                 .kind = trace::kind::hold});
 }
 
-/// A message of the head, or of the replica before this one.
+/// A message of a head.
 void replication_chain::replicate_traced(const net::request_view& request, completion done) {
   const auto& h = request.header;
   if ((h.flags & net::flag_traced) == 0 || trace::mine == nullptr) [[likely]]
@@ -202,11 +200,9 @@ void replication_chain::replicate_traced(const net::request_view& request, compl
                   .more = context_.trace_thread(h.rank),
                   .kind = trace::kind::apply,
                   .what = static_cast<std::uint8_t>(h.what)};
-  const bool before = std::exchange(context_.traced, true);  // it passes the message on
   r.begin = trace::now();
   replica_.replicate(request, std::move(done));
   r.end = trace::now();
-  context_.traced = before;
   trace::add(r);
 }
 
@@ -233,19 +229,12 @@ void replication_chain::take_reply(const net::incoming& in) {
     check_synced();
     return retry_parked();
   }
-  const bool is_forwarded = replica_.awaits(number);
-  if (is_ahead || !(is_forwarded || head_.awaits(number) || admission_.awaits(number))) return;
-  if (result == status::expired) {
-    if (is_forwarded) replica_.ask_after(number);
-    else if (head_.awaits(number)) head_.ask_after(number);
-    return;
-  }
+  if (is_ahead || !(head_.awaits(number) || admission_.awaits(number))) return;
   if (result != status::ok) throw error("a replica rejected a message: " + std::string(net::text_of(reply.body)));
   std::vector<std::uint16_t> lacking;
   lacking.reserve(reply.body.size() / sizeof(std::uint16_t));
   for (std::uint16_t p = 0; take_fields(reply.body, p);) lacking.push_back(p);
   std::sort(lacking.begin(), lacking.end());
-  if (is_forwarded) return replica_.answered(number, lacking);
   head_.answered(number, lacking);
   check_synced();
 }
@@ -256,7 +245,6 @@ void replication_chain::check_links() {
   if (!links_.is_check_due()) return;
   replication_links::oldest_waits waits;
   head_.add_waits(waits);
-  replica_.add_waits(waits);
   admission_.add_waits(waits);
   for (const auto& to : links_.find_broken(waits)) renew(to);
 }
@@ -265,7 +253,6 @@ void replication_chain::check_links() {
 void replication_chain::renew(const chain_hop to) {
   links_.renew(to);
   admission_.renew(to);
-  replica_.renew(to);
   head_.renew(to);
 }
 

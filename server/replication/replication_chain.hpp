@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The replicas of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. The
-// head of a partition serves it; what a batch of requests has changed there is sent down the rest of the replication
-// chain as records, and no reply is sent before everything that the thread had sent by then has been acknowledged.
+// The replicas of a thread's partitions on other servers: of a shard's, or of the clock in its reserved partition. A
+// partition's servers are its replication chain, in order of succession. The first one, its head, serves it; what a
+// batch of requests has changed there is sent to all others as records, and no reply is sent before everything that the
+// thread had sent by then has been acknowledged.
 //
-//     client --> head --replicate--> second --replicate--> tail
-//            <--        <--answer--         <--answer--
+//                    --replicate--> second
+//     client --> head --replicate--> third      each answers the head
 //
-//     replicate   u32 n | n * (u32 slot, u32 thread) the route, the receiver first | entries
+// From the head to each, not from one to the next: a batch is one message to each server with replicas, whatever
+// the chains of its partitions, and waits for one round trip.
+//
+//     replicate   u32 thread of the receiver | entries
 //     thread      number of a shard, or 2^32 - 1 for the clock
 //     entry       u16 partition | u16 what | u32 after | u64 bytes | u64 previous | u64 index | records
 //     what        0 changes: apply if the replica is at `previous`; 1 the whole state: replace it unless the replica
@@ -20,21 +24,21 @@
 //     handover    empty; answered when an older membership is no longer served here
 //
 // Both name their sender, by incarnation and slot, and their receiver (verb_rules.hpp, `link`): an address may
-// belong to another process by now. A replica accepts what comes from its predecessor in the partition's chain, a
-// sender the replies of the server that it asked; all else is rejected or ignored, and changes nothing.
+// belong to another process by now. A replica accepts what comes from the head of the partition, a sender the replies
+// of the server that it asked; all else is rejected or ignored, and changes nothing.
 //
 // A replica is at an index: (epoch in which its head began to write) * 2^32 + changes since, initially 0. Two replicas
-// at one index are equal. A replica that reports another index is sent the whole partition.
+// at one index are equal. A replica that reports another index is sent the whole partition, also when it is ahead: it
+// may have received a last change of the previous head that others have not, and that no client was answered.
 //
 // A new epoch restarts everything: what was not answered is rejected (clients retry, and what was applied is
-// remembered), the head of each partition asks the rest of the chain for their indices, and sends whole partitions to
-// new members; a partition that is in use goes first. When all are complete the epoch is `synced`.
+// remembered), the head of each partition asks its replicas for their indices, and sends whole partitions to those that
+// differ; a partition that is in use goes first. When all are complete the epoch is `synced`.
 //
 // A connection between two servers may break while both live, and messages in flight are lost. The receiver rejects
 // what comes over a new connection (server/request/sender_connections.hpp), the sender asks after a second without a
-// reply; then the connection is renewed and the rest of the chain is asked for its index, as in a new epoch
-// (replication_links.hpp). The heads before the break get `expired` as the reply to what they had sent through it, and
-// ask over the connections that they have.
+// reply; then the connection is renewed and the replicas there are asked for their indices, as in a new epoch
+// (replication_links.hpp).
 #pragma once
 
 #include <cstdint>

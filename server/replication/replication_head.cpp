@@ -13,69 +13,94 @@
 namespace paracel::srv {
 
 replication_head::replication_head(chain_context& of, replication_links& links)
-    : context_(of), links_(links), route_of_(of.index.size()), routes_(1) {}
+    : context_(of), links_(links), group_of_(of.index.size()), groups_(1) {}
 
 void replication_head::begin_epoch() {
   const auto& servers = context_.view->members.servers;
   pending_.clear();
-  routes_.assign(1, {});
-  std::map<chain_route, std::uint32_t> numbers;
+  peers_.clear();
+  groups_.assign(1, {});
+  std::map<chain_hop, std::uint32_t> numbers;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> groups;
   incomplete_.reset();
   installs_.clear();
   sweeping_bytes_ = 0;
-  bundles questions;
+  std::vector<std::uint32_t> group;
   context_.each_partition([&](std::uint16_t partition) {
-    auto& number = route_of_[context_.place_of(partition)];
+    auto& number = group_of_[context_.place_of(partition)];
     number = 0;
     const auto chain = context_.view->router.chain(partition);
     if (chain.front() != context_.view->self || chain.size() == 1) return;
-    chain_route rest;
-    for (const auto s : chain.subspan(1)) rest.push_back(context_.hop_to(servers[s], partition));
-    const auto [at, fresh] = numbers.try_emplace(rest, static_cast<std::uint32_t>(routes_.size()));
-    if (fresh) routes_.push_back(rest);
+    group.clear();
+    for (const auto s : chain.subspan(1)) {
+      const auto hop = context_.hop_to(servers[s], partition);
+      const auto [at, fresh] = numbers.try_emplace(hop, static_cast<std::uint32_t>(peers_.size()));
+      if (fresh) peers_.push_back({.at = hop});
+      group.push_back(at->second);
+    }
+    const auto [at, fresh] = groups.try_emplace(group, static_cast<std::uint32_t>(groups_.size()));
+    if (fresh) groups_.push_back(group);
     number = at->second;
-    incomplete_.set(partition);
-    ask_about(questions[number], partition);
+    for (const auto n : group) ask_about_unknown(n, partition);
   });
   context_.store.watch(&incomplete_);
-  for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
+  dispatch_all();
 }
 
-/// Is the replica at our index?
-void replication_head::ask_about(bundle& b, std::uint16_t partition) const {
+bool replication_head::has_replica(std::uint32_t peer_number, std::uint16_t partition) const {
+  const auto peers = peers_of(partition);
+  return std::find(peers.begin(), peers.end(), peer_number) != peers.end();
+}
+
+void replication_head::append_to(peer& to, const replication_entry& e) const {
+  if (to.body.empty()) put_fields(to.body, to.at.thread);
+  append(to.body, e);
+}
+
+/// Is its replica at our index?
+void replication_head::ask_about(peer& to, std::uint16_t partition) {
   const auto index = context_.index[context_.place_of(partition)];
-  append(b.entries, {.partition = partition, .what = entry_kind::question, .previous = index, .index = index});
-  b.probes.push_back(partition);
+  append_to(to, {.partition = partition, .what = entry_kind::question, .previous = index, .index = index});
+  to.probes.push_back(partition);
+}
+
+/// The same, about one of which nothing is known.
+void replication_head::ask_about_unknown(std::uint32_t peer_number, std::uint16_t partition) {
+  ask_about(peers_[peer_number], partition);
+  peers_[peer_number].incomplete.set(partition);
+  incomplete_.set(partition);
+}
+
+/// This peer's replica is up to date, or will be when it has what was sent.
+void replication_head::complete(std::uint32_t peer_number, std::uint16_t partition) {
+  peers_[peer_number].incomplete.reset(partition);
+  if (std::ranges::none_of(peers_of(partition), [&](const auto n) { return peers_[n].incomplete[partition]; }))
+    incomplete_.reset(partition);
 }
 
 void replication_head::flush() {
   if (!context_.store.has_changes()) return;
-  bundles out;
   context_.store.take_changes([&](std::uint16_t partition, std::span<const std::byte> records) {
-    const auto place = context_.place_of(partition);
-    auto& at = context_.index[place];
+    PARACEL_ASSERT(context_.is_own(partition));
+    auto& at = context_.index[context_.place_of(partition)];
     const auto previous = at;
     if (!records.empty()) at = std::max(at + 1, std::uint64_t{context_.epoch} << 32U);
-    PARACEL_ASSERT(context_.is_own(partition));
-    if (route_of_[place] == 0) return;
-    if (incomplete_[partition]) {
-      install(partition, out, 0, 0);
-    } else if (!records.empty()) {
-      append(out[route_of_[place]].entries,
-             {.partition = partition, .previous = previous, .index = at, .records = records});
+    for (const auto n : peers_of(partition)) {
+      if (peers_[n].incomplete[partition]) install(n, partition, 0, 0);
+      else if (!records.empty())
+        append_to(peers_[n], {.partition = partition, .previous = previous, .index = at, .records = records});
+      if (peers_[n].body.size() > context_.options.message_bytes) dispatch(n, 0, 0);
     }
-    if (auto& b = out[route_of_[place]]; b.entries.size() > context_.options.message_bytes)
-      dispatch(route_of_[place], b, 0, 0);
   });
-  for (auto& [number, b] : out) dispatch(number, b, 0, 0);
+  dispatch_all();
 }
 
-void replication_head::install(std::uint16_t partition, bundles& into, std::uint64_t parent, std::size_t sweep) {
-  const auto place = context_.place_of(partition);
-  PARACEL_CHECK(route_of_[place] != 0);
+void replication_head::install(std::uint32_t peer_number, std::uint16_t partition, std::uint64_t parent,
+                               std::size_t sweep) {
+  PARACEL_CHECK(has_replica(peer_number, partition));
   state_.clear();
   context_.store.encode_partition(partition, state_);
-  incomplete_.reset(partition);
+  complete(peer_number, partition);
   // Split at record ends, so that no server has to hold more than a message.
   std::vector<std::span<const std::byte>> parts;
   const std::span<const std::byte> all(state_);
@@ -89,37 +114,37 @@ void replication_head::install(std::uint16_t partition, bundles& into, std::uint
   }
   if (parts.empty()) parts.emplace_back();
   PARACEL_ASSERT(begin == all.size());
-  auto& b = into[route_of_[place]];
-  replication_entry e{.partition = partition, .what = entry_kind::whole_state, .index = context_.index[place]};
+  auto& to = peers_[peer_number];
+  replication_entry e{
+      .partition = partition, .what = entry_kind::whole_state, .index = context_.index[context_.place_of(partition)]};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     e.after = static_cast<std::uint32_t>(parts.size() - 1 - i);
     e.records = parts[i];
-    append(b.entries, e);
+    append_to(to, e);
     e.what = entry_kind::more_state;
-    b.makes_whole = true;
-    if (b.entries.size() > context_.options.message_bytes) dispatch(route_of_[place], b, parent, sweep);
+    to.makes_whole = true;
+    if (to.body.size() > context_.options.message_bytes) dispatch(peer_number, parent, sweep);
   }
   free_if_larger(state_, most_kept_state_bytes);
 }
 
 bool replication_head::sweep() {
   if (installs_.empty()) return false;
-  bundles out;
   std::size_t bytes = 0;
   while (!installs_.empty() && sweeping_bytes_ + bytes < context_.options.sweep_bytes) {
-    const auto partition = installs_.front();
+    const auto [to, partition] = installs_.front();
     installs_.pop_front();
-    if (!incomplete_[partition]) continue;
-    install(partition, out, 0, 1);
+    if (!peers_[to].incomplete[partition]) continue;
+    install(to, partition, 0, 1);
     bytes = 0;
-    for (const auto& [number, b] : out) bytes += b.entries.size();
+    for (const auto& p : peers_) bytes += p.body.size();
   }
-  for (auto& [number, b] : out) dispatch(number, b, 0, 1);
+  dispatch_all(0, 1);
   return true;
 }
 
 bool replication_head::find_restored() {
-  bundles questions;
+  bool asks = false;
   context_.each_partition([&](std::uint16_t partition) {
     auto& at = context_.index[context_.place_of(partition)];
     if (at != 0) return;
@@ -127,70 +152,63 @@ bool replication_head::find_restored() {
     context_.store.encode_partition(partition, state_);
     if (state_.empty()) return;
     at = 1;
-    const auto number = route_of_[context_.place_of(partition)];
-    if (number == 0) return;
-    incomplete_.set(partition);
-    ask_about(questions[number], partition);
+    for (const auto n : peers_of(partition)) {
+      ask_about_unknown(n, partition);
+      asks = true;
+    }
   });
-  if (questions.empty()) return false;
+  if (!asks) return false;
   context_.store.watch(&incomplete_);
-  for (auto& [number, b] : questions) dispatch(number, b, 0, 0);
+  dispatch_all();
   return true;
 }
 
-/// Sends a bundle and empties it. Later replies wait for it.
-std::uint64_t replication_head::dispatch(std::uint32_t number, bundle& b, std::uint64_t parent, std::size_t sweep) {
-  if (b.entries.empty()) return 0;
-  const auto& to = routes_[number];
+/// Sends a peer's message, if there is one. Later replies wait for it. Returns: its number, or 0.
+std::uint64_t replication_head::dispatch(std::uint32_t peer_number, std::uint64_t parent, std::size_t sweep) {
+  auto& to = peers_[peer_number];
+  if (to.body.empty()) return 0;
   const auto traced_since = context_.traced_since();
-  const auto n = links_.replicate(to, b.entries);
+  const auto n = links_.send(to.at, net::verb::replicate, to.body);
   PARACEL_CHECK(n > last_sent_);  // replies wait for it
   auto& s = pending_[n];
   s.parent = parent;
-  s.route = number;
+  s.to = peer_number;
   s.at = context_.now;
   s.traced_since = traced_since;
-  s.probes = std::move(b.probes);
-  if (!s.probes.empty() || b.makes_whole) last_install_ = n;
+  s.probes = std::exchange(to.probes, {});
+  if (!s.probes.empty() || to.makes_whole) last_install_ = n;
   if (sweep != 0) {
-    s.bytes = b.entries.size();
+    s.bytes = to.body.size();
     sweeping_bytes_ += s.bytes;
   }
   if (const auto p = pending_.find(parent); parent != 0 && p != pending_.end()) ++p->second.open;
-  b.entries.clear();
-  b.probes.clear();
-  b.makes_whole = false;
+  free_if_larger(to.body, most_kept_body_bytes);
+  to.body.clear();
+  to.makes_whole = false;
   last_sent_ = n;
   return n;
+}
+
+void replication_head::dispatch_all(std::uint64_t parent, std::size_t sweep) {
+  for (std::uint32_t n = 0; n < peers_.size(); ++n) dispatch(n, parent, sweep);
 }
 
 void replication_head::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
   auto& s = pending_.at(number);
   if (s.traced_since != 0) [[unlikely]]
-    context_.trace_message(std::exchange(s.traced_since, 0), number, routes_[s.route].front());
-  bundles out;
-  if (s.again) {
-    for (const auto p : s.probes) {
-      const bool lacks = std::binary_search(lacking.begin(), lacking.end(), p);
-      if (!incomplete_[p]) {
-        if (lacks) install(p, out, number, 0);
-      } else if (lacks) {
-        installs_.push_back(p);
-      } else {
-        incomplete_.reset(p);
-      }
-    }
-  } else if (!s.probes.empty()) {
-    for (const auto p : s.probes) {
-      if (std::binary_search(lacking.begin(), lacking.end(), p)) installs_.push_back(p);
-      else incomplete_.reset(p);
-    }
-  } else {
-    for (const auto p : lacking) {
-      if (context_.is_own(p) && route_of_[context_.place_of(p)] != 0) install(p, out, number, 0);
-    }
+    context_.trace_message(std::exchange(s.traced_since, 0), number, peers_[s.to].at);
+  const auto lacks = [&](std::uint16_t p) { return std::binary_search(lacking.begin(), lacking.end(), p); };
+  if (s.probes.empty()) {
+    for (const auto p : lacking)
+      if (context_.is_own(p) && has_replica(s.to, p)) install(s.to, p, number, 0);
   }
-  for (auto& [route_number, b] : out) dispatch(route_number, b, number, 0);
+  for (const auto p : s.probes) {
+    if (!lacks(p)) complete(s.to, p);
+    // It was known to be complete: what it lacks was lost, and replies wait for it.
+    else if (s.again && !peers_[s.to].incomplete[p]) install(s.to, p, number, 0);
+    else installs_.emplace_back(s.to, p);
+  }
+  dispatch(s.to, number, 0);
   sweeping_bytes_ -= std::exchange(s.bytes, 0);
   close_one(number);
 }
@@ -205,12 +223,12 @@ void replication_head::close_one(std::uint64_t number) {
   }
 }
 
-/// One question about all partitions of this route replaces everything that is unanswered there.
-void replication_head::ask_again(std::uint32_t route_number) {
+/// One question about all partitions of this peer replaces everything that is unanswered there.
+void replication_head::ask_again(std::uint32_t peer_number) {
   std::uint64_t first = 0;
   for (auto at = pending_.begin(); at != pending_.end();) {
     auto& s = at->second;
-    if (s.route != route_number) {
+    if (s.to != peer_number) {
       ++at;
       continue;
     }
@@ -219,8 +237,8 @@ void replication_head::ask_again(std::uint32_t route_number) {
       at = pending_.erase(at);
       continue;
     }
-    // Replies keep waiting for the oldest message, and it waits for the question. It will get no reply of its own:
-    // replies of one route arrive in order, and the one that made us ask was the next, or the connection is a new one.
+    // Replies keep waiting for the oldest message, and it waits for the question. It will get no reply of its own, as
+    // its connection was given up.
     first = at->first;
     s.open = 0;
     s.parent = 0;
@@ -230,11 +248,10 @@ void replication_head::ask_again(std::uint32_t route_number) {
     ++at;
   }
   if (first == 0) return;
-  bundle b;
   context_.each_partition([&](std::uint16_t partition) {
-    if (route_of_[context_.place_of(partition)] == route_number) ask_about(b, partition);
+    if (has_replica(peer_number, partition)) ask_about(peers_[peer_number], partition);
   });
-  pending_.at(dispatch(route_number, b, first, 0)).again = true;
+  pending_.at(dispatch(peer_number, first, 0)).again = true;
 }
 
 void replication_head::end_sync() {
@@ -243,12 +260,12 @@ void replication_head::end_sync() {
 }
 
 void replication_head::renew(const chain_hop& to) {
-  for (std::uint32_t number = 1; number < routes_.size(); ++number)
-    if (routes_[number].front() == to) ask_again(number);
+  for (std::uint32_t n = 0; n < peers_.size(); ++n)
+    if (peers_[n].at == to) ask_again(n);
 }
 
 void replication_head::add_waits(replication_links::oldest_waits& out) const {
-  for (const auto& [number, s] : pending_) out.add(routes_[s.route].front(), s.at);
+  for (const auto& [number, s] : pending_) out.add(peers_[s.to].at, s.at);
 }
 
 }  // namespace paracel::srv

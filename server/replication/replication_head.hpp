@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/hash.hpp"
@@ -15,15 +16,17 @@
 
 namespace paracel::srv {
 
-/// The partitions that this thread heads: sends their changes, and whole partitions to replicas that lack them; knows
-/// what has been acknowledged.
+struct replication_entry;
+
+/// The partitions that this thread heads: sends their changes to every replica, and whole partitions to those that lack
+/// them; knows what has been acknowledged.
 ///
 /// Thread-safety: as its chain. Lifetime: context and links must outlive it.
 class replication_head {
  public:
   replication_head(chain_context& of, replication_links& links);
 
-  /// A new epoch: what is unanswered is forgotten, and the rest of each chain is asked for its indices.
+  /// A new epoch: what is unanswered is forgotten, and the replicas of each partition are asked for their indices.
   void begin_epoch();
   /// Sends what the requests since the last call have changed.
   void flush();
@@ -38,8 +41,6 @@ class replication_head {
   [[nodiscard]] bool awaits(std::uint64_t number) const { return pending_.contains(number); }
   /// A reply to one that it awaits. `lacking`: the partitions whose replicas are out of step, ascending.
   void answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking);
-  /// A connection further down the chain has broken: it is unknown how far this message, which it awaits, has come.
-  void ask_after(std::uint64_t number) { ask_again(pending_.at(number).route); }
   /// Asks again about everything that is unanswered from there.
   void renew(const chain_hop& to);
   void add_waits(replication_links::oldest_waits& out) const;
@@ -61,35 +62,46 @@ class replication_head {
     std::size_t open = 1;      ///< outstanding replies: its own, and those of messages sent in its place
     std::uint64_t parent = 0;  ///< that waits for this one
     std::size_t bytes = 0;     ///< if it was sent by `sweep`
-    std::uint32_t route = 0;   ///< its number
+    std::uint32_t to = 0;      ///< number of the peer
     bool again = false;        ///< it asks about the fate of others: what replicas lack is what those carried
     chain_context::time_point at{};
     std::uint64_t traced_since = 0;  ///< 0: it is not traced
     std::vector<std::uint16_t> probes;
   };
-  /// Entries for the same route.
-  struct bundle {
-    std::vector<std::byte> entries;
-    std::vector<std::uint16_t> probes;
+  /// A thread of another server that has replicas of partitions headed here, and its next message.
+  struct peer {
+    chain_hop at{};
+    std::bitset<partition_count> incomplete{};  ///< it is not known to be up to date
+    std::vector<std::byte> body{};              ///< empty, or the receiver's thread and entries; capacity is reused
+    std::vector<std::uint16_t> probes{};
     bool makes_whole = false;  ///< whole partitions are among them
   };
-  using bundles = std::map<std::uint32_t, bundle>;  // by number of the route
 
-  void ask_about(bundle& b, std::uint16_t partition) const;
-  void ask_again(std::uint32_t route_number);
-  void install(std::uint16_t partition, bundles& into, std::uint64_t parent, std::size_t sweep);
-  std::uint64_t dispatch(std::uint32_t route_number, bundle& b, std::uint64_t parent, std::size_t sweep);
+  [[nodiscard]] std::span<const std::uint32_t> peers_of(std::uint16_t partition) const {
+    return groups_[group_of_[context_.place_of(partition)]];
+  }
+  [[nodiscard]] bool has_replica(std::uint32_t peer_number, std::uint16_t partition) const;
+  void append_to(peer& to, const replication_entry& e) const;
+  void ask_about(peer& to, std::uint16_t partition);
+  void ask_about_unknown(std::uint32_t peer_number, std::uint16_t partition);
+  void ask_again(std::uint32_t peer_number);
+  void complete(std::uint32_t peer_number, std::uint16_t partition);
+  void install(std::uint32_t peer_number, std::uint16_t partition, std::uint64_t parent, std::size_t sweep);
+  std::uint64_t dispatch(std::uint32_t peer_number, std::uint64_t parent, std::size_t sweep);
+  void dispatch_all(std::uint64_t parent = 0, std::size_t sweep = 0);
   void close_one(std::uint64_t number);
 
   static constexpr std::size_t most_kept_state_bytes = std::size_t{16} << 20;
+  static constexpr std::size_t most_kept_body_bytes = std::size_t{1} << 18;
 
   chain_context& context_;
   replication_links& links_;
-  std::vector<std::uint32_t> route_of_;      // by place: number of the route, 0 where there is none
-  std::vector<chain_route> routes_;          // number 0: nowhere
-  std::bitset<partition_count> incomplete_;  // headed here, and the rest of the chain is not known to be up to date
-  std::deque<std::uint16_t> installs_;       // the rest is known to be out of date
-  std::uint64_t last_install_ = 0;           // number of the last message with a question or a whole state
+  std::vector<peer> peers_;
+  std::vector<std::uint32_t> group_of_;             // by place: number of the group of peers that have replicas
+  std::vector<std::vector<std::uint32_t>> groups_;  // numbers of peers; group 0: none
+  std::bitset<partition_count> incomplete_;         // headed here, and some peer's is
+  std::deque<std::pair<std::uint32_t, std::uint16_t>> installs_;  // peer and partition, known to be out of date
+  std::uint64_t last_install_ = 0;  // number of the last message with a question or a whole state
   std::size_t sweeping_bytes_ = 0;
   std::uint64_t last_sent_ = 0;
   std::map<std::uint64_t, sent> pending_;

@@ -64,15 +64,6 @@ std::uint64_t replication_links::send(const chain_hop& to, verb what, std::span<
   return send_on(l, what, {}, body);
 }
 
-std::uint64_t replication_links::replicate(const chain_route& to, std::span<const std::byte> entries) {
-  std::vector<std::byte> body;
-  body.reserve(sizeof(std::uint32_t) + to.size() * sizeof(chain_hop) + entries.size());
-  put_bytes(body, static_cast<std::uint32_t>(to.size()));
-  put_bytes(body, to.data(), to.size());
-  put_bytes(body, entries.data(), entries.size());
-  return send(to.front(), verb::replicate, body);
-}
-
 /// Returns: the number of the request.
 std::uint64_t replication_links::send_on(replica_link& to, verb what, std::string_view key,
                                          std::span<const std::byte> payload, std::size_t pieces_after) {

@@ -16,7 +16,7 @@
 
 namespace paracel::srv {
 
-/// The connections of a chain to threads of other servers: they are made at the first message, checked, and renewed
+/// The connections of a thread to those of other servers: they are made at the first message, checked, and renewed
 /// when they break. Their owner asks again about what was unanswered then.
 ///
 /// Thread-safety: owned by the thread of the port. Lifetime: context and port must outlive it.
@@ -29,8 +29,6 @@ class replication_links {
   /// Sends a request, in pieces if it is long, after the definitions that the receiver may lack. Returns: its number.
   /// Throws: error when there is no such server.
   std::uint64_t send(const chain_hop& to, net::verb what, std::span<const std::byte> body);
-  /// Sends entries to the first hop of this route.
-  std::uint64_t replicate(const chain_route& to, std::span<const std::byte> entries);
   /// The number of the last request.
   [[nodiscard]] std::uint64_t last_number() const noexcept { return last_number_; }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "test/sim/mutations.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include "net/protocol.hpp"
+#include "server/replication/chain_context.hpp"
+#include "server/replication/replication_entries.hpp"
 
 namespace paracel::sim {
 
@@ -24,31 +27,30 @@ simulation::forged answer_to(const net::request_header& request, bool swallowed)
   return {{head.begin(), head.end()}, swallowed};
 }
 
-/// Whether it is a `replicate` for a clock thread, according to the first hop.
+/// Whether it is a `replicate` for a clock thread.
 bool is_of_clock(const net::request_view& r) {
   std::uint32_t thread = 0;
-  if (r.body.size() < 12) return false;
-  std::memcpy(&thread, r.body.data() + 8, sizeof thread);
-  return thread == ~std::uint32_t{0};
+  if (r.body.size() < sizeof thread) return false;
+  std::memcpy(&thread, r.body.data(), sizeof thread);
+  return thread == srv::chain_hop::clock_thread;
 }
 
 /// Whether it contains changes (entry kind 0), as opposed to a question or a whole partition.
 bool is_of_changes(const net::request_view& r) {
-  std::uint32_t hops = 0;
-  std::uint16_t what = 1;
-  if (r.body.size() < 16) return false;
-  std::memcpy(&hops, r.body.data(), sizeof hops);
-  const auto entries = sizeof hops + std::size_t{hops} * 8;
-  if (r.body.size() < entries + 4) return false;
-  std::memcpy(&what, r.body.data() + entries + 2, sizeof what);
-  return what == 0;
+  auto entries = r.body.subspan(std::min(sizeof(std::uint32_t), r.body.size()));
+  srv::replication_entry first;
+  return srv::take_entry(entries, first) && first.what == srv::entry_kind::changes;
 }
+
+/// Whether it goes to one of the servers that count as having it at once: an arbitrary half of them.
+bool is_other(const net::request_view& r) { return ((r.header.function * 0x9e3779b97f4a7c15ULL) >> 63U) != 0; }
 
 }  // namespace
 
 std::optional<mutation> bite_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, mutation>, 9> names{
+  constexpr std::array<std::pair<std::string_view, mutation>, 10> names{
       {{"early_acknowledgement", mutation::early_acknowledgement},
+       {"one_acknowledgement", mutation::one_acknowledgement},
        {"no_memory", mutation::no_memory},
        {"no_lease", mutation::no_lease},
        {"early_read", mutation::early_read},
@@ -70,6 +72,7 @@ simulation::forged forge_for(mutation b, std::span<const std::byte> frame) {
   if (b == mutation::hasty_clock && what == verb::clock_wait) return answer_to(r.header, false);
   if (what != verb::replicate) return {};
   if (b == mutation::early_acknowledgement && !is_of_clock(r) && is_of_changes(r)) return answer_to(r.header, false);
+  if (b == mutation::one_acknowledgement && is_other(r) && is_of_changes(r)) return answer_to(r.header, false);
   if (b == mutation::lone_clock && is_of_clock(r)) return answer_to(r.header, true);
   return {};
 }

@@ -14,7 +14,8 @@ namespace paracel::sim {
 /// Deliberate defects, to check that the simulation detects them.
 enum class mutation : std::uint8_t {
   none,
-  early_acknowledgement,  ///< the head considers what it sends down a chain as acknowledged
+  early_acknowledgement,  ///< the head considers what it sends to its replicas as acknowledged
+  one_acknowledgement,    ///< what it sends to some of them
   no_memory,              ///< the record of applied requests is dropped at every new epoch, or when connections break
   no_lease,               ///< a server answers after its lease has ended
   early_read,             ///< a read does not wait until the replicas have what it returns

@@ -20,7 +20,7 @@ constexpr std::uint32_t far = 500'000;
 /// "Your replicas of these partitions are empty."
 std::vector<std::byte> wiping(const server_entry& to, std::uint32_t shard, chance& dice) {
   std::vector<std::byte> body;
-  put_fields(body, std::uint32_t{1}, to.slot, shard);
+  put_fields(body, shard);
   for (std::uint32_t p = shard; p < partition_count; p += to.threads * (1 + static_cast<std::uint32_t>(dice.below(20))))
     srv::append(body,
                 {.partition = static_cast<std::uint16_t>(p), .what = srv::entry_kind::whole_state, .index = ~0ULL});

@@ -101,7 +101,7 @@ TEST(Traces, ARequestIsRecordedByClientShardAndReplicas) {
     EXPECT_LE(s->end, r.end) << "replies wait for the replicas, so the shard is done before";
     EXPECT_EQ(s->bytes, r.bytes);
   }
-  // Each message to a replica was applied there within it, and was passed on to the last one.
+  // Each message to a replica was applied there within it.
   const auto messages = all.of(kind::replicate);
   const auto applied = all.of(kind::apply);
   EXPECT_GE(applied.size(), 2U * requests);

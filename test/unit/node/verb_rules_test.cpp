@@ -181,7 +181,7 @@ class VerbTable : public testing::Test {
   }
   std::vector<std::byte> wiped(std::uint16_t partition, std::span<const std::byte> records = {}) const {
     std::vector<std::byte> body;
-    put_fields(body, std::uint32_t{1}, self_, std::uint32_t{0});
+    put_fields(body, std::uint32_t{0});
     append(body, {.partition = partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
@@ -190,7 +190,7 @@ class VerbTable : public testing::Test {
     std::vector<std::byte> records;
     append(records, record{.kind = record_kind::clock, .value = state});
     std::vector<std::byte> body;
-    put_fields(body, std::uint32_t{1}, self_, ~std::uint32_t{0});
+    put_fields(body, ~std::uint32_t{0});
     append(body,
            {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
@@ -199,7 +199,7 @@ class VerbTable : public testing::Test {
   std::optional<status> send(std::uint16_t partition, entry_kind what, std::uint32_t after, std::uint64_t previous,
                              std::uint64_t index, std::span<const std::byte> records) {
     std::vector<std::byte> body;
-    put_fields(body, std::uint32_t{1}, self_, std::uint32_t{0});
+    put_fields(body, std::uint32_t{0});
     append(body, {.partition = partition,
                   .what = what,
                   .after = after,
@@ -415,7 +415,7 @@ TEST_F(VerbTable, WhoMaySendItIsServed) {
   EXPECT_EQ(ask(place::clock, header_from(head, verb::handover, 2), {}, {}), status::ok);
   const auto before_it = now().clock;
   EXPECT_EQ(ask(place::clock, header_from(head, verb::replicate, 2), {}, far_clock()), status::bad_request)
-      << "a state without route and entry, as an earlier version of the server sends it";
+      << "a state without receiver and entry, as an earlier version of the server sends it";
   EXPECT_EQ(ask(place::clock, header_from(head, verb::replicate, 2), {}, wiped(clock_partition)), status::bad_request)
       << "meant for a shard";
   EXPECT_EQ(now().clock, before_it);
