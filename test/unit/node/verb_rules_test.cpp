@@ -157,26 +157,27 @@ class VerbTable : public testing::Test {
     const double one = 1;
     const auto value = std::as_bytes(std::span(&one, 1));
     if (r.what >= verb::pull && r.what <= verb::update_at) return ask(r.at, h, "key1", value, value_tag::f64);
-    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(replicated_from(before_us())));
+    if (r.what == verb::replicate && r.at == place::shard) return ask(r.at, h, {}, wiped(replicated_from(our_head())));
     if (r.what == verb::replicate) return ask(r.at, h, {}, of_clock(far_clock()));
     return ask(r.at, h, {}, {});
   }
-  /// Our predecessor in the chain of a partition of which we have a replica.
-  std::uint32_t before_us() const { return before(replicated_from(~0U)); }
-  std::uint32_t before(std::uint16_t partition) const {
+  /// The head of a partition of which we have a replica.
+  std::uint32_t our_head() const { return head_of(replicated_from(~0U)); }
+  std::uint32_t head_of(std::uint16_t partition) const {
     const key_router router(members_);
     const auto chain = router.chain(partition);
     const auto us = std::find(chain.begin(), chain.end(), self_);
-    return us == chain.begin() || us == chain.end() ? ~0U : *(us - 1);
+    return us == chain.begin() || us == chain.end() ? ~0U : chain.front();
   }
-  /// A partition that we receive from this server, or from any.
-  std::uint16_t replicated_from(std::uint32_t slot) const {
+  /// A partition that we receive from this server, or from any. `position`: ours in its chain at least.
+  std::uint16_t replicated_from(std::uint32_t slot, int position = 1) const {
     const key_router router(members_);
     for (std::uint32_t p = 0;; ++p) {
       const auto chain = router.chain(static_cast<std::uint16_t>(p));
       const auto us = std::find(chain.begin(), chain.end(), self_);
       if (us == chain.end() || us == chain.begin()) continue;
-      if (slot == ~0U || *(us - 1) == slot) return static_cast<std::uint16_t>(p);
+      if (slot != ~0U && chain.front() != slot) continue;
+      if (us - chain.begin() >= position) return static_cast<std::uint16_t>(p);
     }
   }
   std::vector<std::byte> wiped(std::uint16_t partition, std::span<const std::byte> records = {}) const {
@@ -195,7 +196,7 @@ class VerbTable : public testing::Test {
            {.partition = clock_partition, .what = entry_kind::whole_state, .index = ++index_, .records = records});
     return body;
   }
-  /// One entry about a partition, from our predecessor in its chain.
+  /// One entry about a partition, from its head.
   std::optional<status> send(std::uint16_t partition, entry_kind what, std::uint32_t after, std::uint64_t previous,
                              std::uint64_t index, std::span<const std::byte> records) {
     std::vector<std::byte> body;
@@ -206,7 +207,7 @@ class VerbTable : public testing::Test {
                   .previous = previous,
                   .index = index,
                   .records = records});
-    return ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, body);
+    return ask(place::shard, header_from(our_head(), verb::replicate, 2), {}, body);
   }
   std::vector<std::byte> state_of(std::uint16_t partition) {
     std::vector<std::byte> out;
@@ -279,7 +280,7 @@ TEST_F(VerbTable, AFrameOfAnotherJobIsRefusedByEveryThreadAndChangesNothing) {
     if (r.at != place::shard && r.at != place::clock) continue;
     for (const std::uint32_t epoch : {0U, 1U, 2U, 3U}) {
       auto h = header(r.what, another_job, epoch);
-      if (r.who == asker::peer) link{incarnation_of(before_us()), before_us(), self().incarnation}.write(h);
+      if (r.who == asker::peer) link{incarnation_of(our_head()), our_head(), self().incarnation}.write(h);
       h.flags = net::flag_stream | net::flag_first;
       EXPECT_EQ(ask(r, h), status::wrong_job) << text_of(r) << ", epoch " << epoch;
       EXPECT_EQ(now(), before) << text_of(r) << ", epoch " << epoch;
@@ -288,7 +289,7 @@ TEST_F(VerbTable, AFrameOfAnotherJobIsRefusedByEveryThreadAndChangesNothing) {
 }
 
 TEST_F(VerbTable, AMalformedStateOfTheClockFromItsHeadIsRefusedAndLogged) {
-  const auto head = this->before(clock_partition);
+  const auto head = head_of(clock_partition);
   const auto from_head = [&] {
     auto h = header_from(head, verb::replicate, 2);
     h.flags = net::flag_stream | net::flag_first;
@@ -310,7 +311,7 @@ TEST_F(VerbTable, AMalformedStateOfTheClockFromItsHeadIsRefusedAndLogged) {
 }
 
 TEST_F(VerbTable, MalformedRecordsOfAPartitionFromItsHeadAreRefusedBeforeAnyIsApplied) {
-  const auto p = replicated_from(before_us());
+  const auto p = replicated_from(our_head());
   std::string key;
   for (int i = 0; key.empty() || partition_of(hash_key(key)) != p; ++i) key = "k" + std::to_string(i);
   std::string elsewhere = "x";
@@ -340,7 +341,7 @@ TEST_F(VerbTable, MalformedRecordsOfAPartitionFromItsHeadAreRefusedBeforeAnyIsAp
     std::vector<std::byte> records;
     append(records, good);
     append(records, r);
-    EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)),
+    EXPECT_EQ(ask(place::shard, header_from(our_head(), verb::replicate, 2), {}, wiped(p, records)),
               status::bad_request)
         << what;
     EXPECT_EQ(now(), before) << what;
@@ -348,7 +349,7 @@ TEST_F(VerbTable, MalformedRecordsOfAPartitionFromItsHeadAreRefusedBeforeAnyIsAp
   expect_a_line_a_second();
   std::vector<std::byte> records;
   append(records, good);
-  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(p, records)), status::ok);
+  EXPECT_EQ(ask(place::shard, header_from(our_head(), verb::replicate, 2), {}, wiped(p, records)), status::ok);
   EXPECT_NE(state_of(p), std::vector<std::byte>{});
 }
 
@@ -356,7 +357,7 @@ TEST_F(VerbTable, AFrameOfAnOlderEpochIsRefusedAndOneThatIsAheadWaits) {
   const auto before = now().but_for_what_waits();
   for (const auto& r : verb_rules) {
     if ((r.at != place::shard && r.at != place::clock) || r.who == asker::itself) continue;
-    auto h = r.who == asker::peer ? header_from(before_us(), r.what, 1) : header(r.what, our_job, 1);
+    auto h = r.who == asker::peer ? header_from(our_head(), r.what, 1) : header(r.what, our_job, 1);
     if (r.who == asker::scheduler) h.client = our_job;
     if (r.when == epoch_rule::current) {
       EXPECT_EQ(ask(r, h), status::stale_epoch) << text_of(r);
@@ -371,7 +372,7 @@ TEST_F(VerbTable, AFrameOfAnOlderEpochIsRefusedAndOneThatIsAheadWaits) {
 
 TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
   const auto before_it = now();
-  const auto stranger_slot = before_us();
+  const auto stranger_slot = our_head();
   for (const auto& r : verb_rules) {
     if ((r.at != place::shard && r.at != place::clock) || r.who == asker::anybody) continue;
     EXPECT_EQ(ask(r, header(r.what, our_job, 2)), status::bad_request) << text_of(r) << " from a worker";
@@ -388,11 +389,11 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
     }
     EXPECT_EQ(now(), before_it) << text_of(r);
   }
-  // A server that is not our predecessor in the chain of the partition, or of the clock.
-  const auto partition = replicated_from(before_us());
+  // A server that is not the head of the partition, or of the clock: not the one before us in the chain either.
+  const auto partition = replicated_from(our_head(), 2);
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   for (std::uint32_t slot = 0; slot < 4; ++slot) {
-    if (slot != before(partition)) {
+    if (slot != head_of(partition)) {
       EXPECT_EQ(ask(place::shard, header_from(slot, verb::replicate, 2), {}, wiped(partition)), status::bad_request)
           << slot;
     }
@@ -406,11 +407,11 @@ TEST_F(VerbTable, WhoMayNotSendAVerbIsRefusedAndChangesNothing) {
 }
 
 TEST_F(VerbTable, WhoMaySendItIsServed) {
-  const auto partition = replicated_from(before_us());
-  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::handover, 2), {}, {}), status::ok);
-  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::clock_moved, 2), {}, {}), std::nullopt)
+  const auto partition = replicated_from(our_head());
+  EXPECT_EQ(ask(place::shard, header_from(our_head(), verb::handover, 2), {}, {}), status::ok);
+  EXPECT_EQ(ask(place::shard, header_from(our_head(), verb::clock_moved, 2), {}, {}), std::nullopt)
       << "answered when the replicas are complete";
-  EXPECT_EQ(ask(place::shard, header_from(before_us(), verb::replicate, 2), {}, wiped(partition)), status::ok);
+  EXPECT_EQ(ask(place::shard, header_from(our_head(), verb::replicate, 2), {}, wiped(partition)), status::ok);
   const auto head = static_cast<std::uint32_t>(key_router(members_).clock_server());
   EXPECT_EQ(ask(place::clock, header_from(head, verb::handover, 2), {}, {}), status::ok);
   const auto before_it = now().clock;
@@ -443,17 +444,17 @@ std::vector<std::byte> keys_of(std::uint16_t partition, int count, std::size_t v
 TEST_F(VerbTable, PiecesThatNeverEndAreDroppedAndHoldNothing) {
   const auto before_it = now();
   const std::vector<std::byte> megabyte(std::size_t{1} << 20);
-  auto h = header_from(before_us(), verb::replicate, 2);
+  auto h = header_from(our_head(), verb::replicate, 2);
   h.count = 1;
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::ok) << "one piece more is to come";
   EXPECT_EQ(ask(place::shard, h, {}, megabyte), status::bad_request) << "and it is the last";
   h.count = 0;
-  EXPECT_EQ(ask(place::shard, h, {}, wiped(replicated_from(before_us()))), status::ok) << "nothing was left of them";
+  EXPECT_EQ(ask(place::shard, h, {}, wiped(replicated_from(our_head()))), status::ok) << "nothing was left of them";
   EXPECT_EQ(now().clock, before_it.clock);
 }
 
 TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
-  const auto partition = replicated_from(before_us());
+  const auto partition = replicated_from(our_head());
   const auto all = keys_of(partition, 3, 100);
   const auto one = all.size() / 3;
   const auto whole = std::span<const std::byte>(all);
@@ -482,7 +483,7 @@ TEST_F(VerbTable, AWholeStateInPartsIsOneWhenItsLastHasCome) {
 }
 
 TEST_F(VerbTable, AWholeStateInPartsForWhichThereIsNoRoomAsideReplacesTheCopyAtOnce) {
-  const auto partition = replicated_from(before_us());
+  const auto partition = replicated_from(our_head());
   const auto old = keys_of(partition, 2, 50);
   send(partition, entry_kind::whole_state, 0, 77, 77, old);
   ASSERT_EQ(state_of(partition), old);
