@@ -124,8 +124,9 @@ class EngineHosts(PackageTest):
         return found
 
     def events(self, kind):
-        return [e for e in map(json.loads, read_bytes(os.path.join(self.folder, f"{self.engine}_run", "timeline.jsonl"))
-                               .splitlines()) if e.get("event") == kind]
+        """Those that have been written to their ends."""
+        *lines, _ = read_bytes(os.path.join(self.folder, f"{self.engine}_run", "timeline.jsonl")).split(b"\n")
+        return [e for e in map(json.loads, lines) if e.get("event") == kind]
 
     def test_a_server_and_a_worker_on_the_other_host_are_killed(self):
         paced = {"update_file": os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so"), "update_func": "paced_add",

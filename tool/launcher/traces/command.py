@@ -30,9 +30,13 @@ def elsewhere(folder, files):
     for event in objects_in(os.path.join(folder, TIMELINE)):
         role, index, host = event.get("role"), event.get("index"), event.get("host")
         if event.get("event") in ("joined", "joining") and isinstance(host, str) and host not in here:
-            missing.setdefault(host, {})[f"server s{index}" if role == "server" else f"{role} {index}"] = None
-    return [f"nothing is here of {host}, which had {', '.join(names)}: if {os.path.abspath(folder)} is another folder there, "
-            "its .trace files are in it: copy them into this one" for host, names in missing.items()]
+            missing.setdefault(host, set()).add((str(role), index if isinstance(index, int) else 0))
+    said = []
+    for host, processes in missing.items():
+        names = ", ".join(f"server s{index}" if role == "server" else f"{role} {index}" for role, index in sorted(processes))
+        said.append(f"nothing is here of {host}, which had {names}: if {os.path.abspath(folder)} is another folder there, its "
+                    ".trace files are in it: copy them into this one")
+    return said
 
 
 def say(line):
