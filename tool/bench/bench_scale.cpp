@@ -22,6 +22,7 @@
 #include "bench_support.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
+#include "server/scheduler/scheduler.hpp"
 #include "server/shard/clock_service.hpp"
 #include "server/store/key_store.hpp"
 
@@ -181,6 +182,59 @@ double longest_insert_ms() {
   return longest * 1e3;
 }
 
+/// All processes of the job join a scheduler without a socket, the servers first. Units: ms, for all of them.
+double joins_ms() {
+  class nowhere final : public srv::reply_sink {
+   public:
+    void send(const net::peer&, const net::outgoing& message) override { bytes += message.body.size(); }
+    std::size_t bytes = 0;
+  } sink;
+  constexpr std::uint64_t id = 1;
+  const auto workers = static_cast<std::uint32_t>(FLAGS_workers);
+  const auto servers = static_cast<std::uint32_t>(FLAGS_servers);
+  const auto now = net::boot_clock::now();
+  srv::scheduler_options options;
+  options.job = id;
+  options.workers = workers;
+  options.servers = servers;
+  srv::scheduler subject(
+      options, [](std::string_view, bool) {}, now);
+  std::vector<std::string> bodies;
+  for (std::uint32_t s = 0; s < servers; ++s) {
+    const auto at = "tcp://node" + std::to_string(s) + ".cluster.example:";
+    std::vector<std::string> shards;
+    for (int t = 0; t < FLAGS_threads; ++t) shards.push_back(at + std::to_string(40000 + t));
+    bodies.push_back(nlohmann::json{
+        {"role", "server"},
+        {"slot", s},
+        {"incarnation", s + 1},
+        {"threads", FLAGS_threads},
+        {"host", "node" + std::to_string(s)},
+        {"pid", 500},
+        {"shards", shards},
+        {"clock", at + "41000"},
+        {"control",
+         at + "41001"}}.dump());
+  }
+  for (std::uint32_t w = 0; w < workers; ++w)
+    bodies.push_back(
+        nlohmann::json{{"role", "worker"}, {"rank", w}, {"size", workers}, {"host", "node"}, {"pid", 700}}.dump());
+  const auto begin = clock::now();
+  std::uint64_t sequence = 0;
+  for (const auto& body : bodies) {
+    net::request_view r;
+    r.header.what = net::verb::join;
+    r.header.job = id;
+    r.header.sequence = ++sequence;
+    r.header.body_bytes = static_cast<std::uint32_t>(body.size());
+    r.body = net::bytes_of(body);
+    subject.handle(r, {}, srv::completion(sink, {}, r.header.what, sequence, id, 1), now);
+  }
+  const double took = seconds_since(begin) * 1e3;
+  if (subject.state() != srv::scheduler::phase::running) throw std::runtime_error("the job has not begun");
+  return took;
+}
+
 struct connection_cost {
   double server_bytes = 0, client_bytes = 0, server_descriptors = 0, client_descriptors = 0;
   double fan_out_us = 0;  ///< one reply, when requests are sent on every connection at once and all are answered
@@ -262,9 +316,10 @@ void run() {
       "%.0f, "
       "\"heartbeat_core_us\": %.3f, \"server_bytes_per_connection\": %.0f, \"client_bytes_per_connection\": %.0f, "
       "\"server_descriptors_per_connection\": %.2f, \"client_descriptors_per_connection\": %.2f, \"fan_out_us\": %.2f, "
-      "\"fullest_server\": %.3f, \"fullest_shard\": %.3f, \"longest_insert_ms\": %.2f}\n",
+      "\"fullest_server\": %.3f, \"fullest_shard\": %.3f, \"longest_insert_ms\": %.2f, \"joins_ms\": %.2f}\n",
       ticks.per_second, ticks.core_us, clock_ns(), beats.per_second, beats.core_us, c.server_bytes, c.client_bytes,
-      c.server_descriptors, c.client_descriptors, c.fan_out_us, full.server, full.shard, longest_insert_ms());
+      c.server_descriptors, c.client_descriptors, c.fan_out_us, full.server, full.shard, longest_insert_ms(),
+      joins_ms());
 }
 
 }  // namespace

@@ -192,6 +192,9 @@ PINNED = ("one", "flight", "many", "sets", "large", "unix", "rows", "ids")
 # rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", "", "<= 0.4"), ("ipm", "", "<= 0.4"), ("downpour", "", "<= 1.5"), ("agd", "", "<= 9.0"),
            ("agd", "unix", "<= 0.4")]
+# One round of the smallest of these jobs, and beside it as many processes that do nothing, at once.
+START, START_AIM = "start and end of a job: 4 workers, 2 servers, s", "<= 0.1"
+START_FLOOR = ["/bin/sh", "-c", "for i in 1 2 3 4 5 6 7; do /bin/true & done; wait"]
 
 
 # ---- running programs
@@ -338,33 +341,49 @@ def program_row(args, programs, group, name, command, names, aim, base):
     return row
 
 
-def lr_row(args, folder, data, method, transport, aim):
+def lr_command(args, folder, data, method, rounds, *options):
     plugin = os.path.join(os.path.dirname(args.bin_dir), "lib", "liblr_update.so")
     config = {"training_input": data, "test_input": data, "predict_input": data, "output": os.path.join(folder, method),
-              "update_file": plugin, "update_func": "lr_theta_update", "method": method, "rounds": 100, "alpha": 0.001,
+              "update_file": plugin, "update_func": "lr_theta_update", "method": method, "rounds": rounds, "alpha": 0.001,
               "beta": 0.01, "debug": False}
-    path = os.path.join(folder, method + ".json")
+    path = os.path.join(folder, f"{method}_{rounds}.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(config, f)
-    program = built_in(args.bin_dir, "lr")
+    return [sys.executable, "-S", os.path.join(ROOT, "prun.py"), "-w", "4", "-p", "2", "--threads", "1", "-c", path, "-m",
+            "local", *options, "--output-dir", os.path.join(folder, "runs"), built_in(args.bin_dir, "lr")]
 
-    def command(*options):
-        return [sys.executable, os.path.join(ROOT, "prun.py"), "-w", "4", "-p", "2", "--threads", "1", "-c", path, "-m", "local",
-                *options, "--output-dir", os.path.join(folder, "runs"), program]
 
-    def seconds_of(words):
-        begin = time.monotonic()
-        output_of(words, ONE_RUN_LIMIT, cwd=folder)
-        return time.monotonic() - begin
-    mine, usual = command(*(["--transport", transport] if transport else [])), command()
+def seconds_of(command, folder):
+    begin = time.monotonic()
+    output_of(command, ONE_RUN_LIMIT, cwd=folder)
+    return time.monotonic() - begin
+
+
+def lr_row(args, folder, data, method, transport, aim):
+    mine = lr_command(args, folder, data, method, 100, *(["--transport", transport] if transport else []))
+    usual = lr_command(args, folder, data, method, 100)
     seconds, floors = [], []
     for _ in range(args.pairs):
         if transport:
-            floors.append(seconds_of(usual))
-        seconds.append(seconds_of(mine))
+            floors.append(seconds_of(usual, folder))
+        seconds.append(seconds_of(mine, folder))
     row = {"group": "lr", "name": lr_name(method, transport), "command": " ".join(mine[1:]), "aim": aim, "unit": "s",
            "figures": [round(s, 3) for s in seconds], **compared(seconds, floors, [])}
     row["met"] = is_met(row["ratio"] if transport else row["figure"], row["aim"])
+    return row
+
+
+def start_row(args, folder, data):
+    command = lr_command(args, folder, data, "dgd", 1)
+    seconds_of(command, folder)  # what it reads is in memory afterwards
+    floors, seconds = [], []
+    for _ in range(args.pairs):
+        floors.append(seconds_of(START_FLOOR, folder))
+        seconds.append(seconds_of(command, folder))
+    row = {"group": "start", "name": START, "command": " ".join(command[1:]), "aim": START_AIM, "unit": "s",
+           "figures": [round(s, 3) for s in seconds], "relative_to": START_FLOOR[2], "figure": statistics.median(seconds),
+           "floor": statistics.median(floors)}
+    row["met"] = is_met(row["figure"], row["aim"])
     return row
 
 
@@ -480,7 +499,7 @@ def write_json(path, result):
 
 
 def arguments(words=None):
-    groups = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS])) + ["lr"]
+    groups = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS])) + ["start", "lr"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin-dir", default=os.path.join(ROOT, "build", "bin"),
                         help="where the programs are (default: build/bin)")
@@ -505,19 +524,24 @@ def main(words=None):
     args = arguments(words)
     rows = all_rows(args)
     lr = [r for r in LR_ROWS if wanted(args, "lr", lr_name(*r[:2]))]
+    start = wanted(args, "start", START)
     if args.list:
         for group, name, command, _ in rows:
             print(f"{group:<11}{name:<{WIDTHS[0]}}{command}")
+        if start:
+            print(f"{'start':<11}{START:<{WIDTHS[0]}}prun.py -w 4 -p 2 ... lr")
         for method, transport, _ in lr:
             print(f"{'lr':<11}{lr_name(method, transport):<{WIDTHS[0]}}prun.py -w 4 -p 2 ... lr")
         return 0
 
     folder = tempfile.mkdtemp(prefix="prc-bench-")
     try:
-        if lr:
+        if lr or start:
             data = os.path.join(folder, "training.dat")
             subprocess.run([sys.executable, os.path.join(ROOT, "tool", "datagen.py"), "-m", "classification", "-o", data,
                             "-n", "2500", "-k", "100"], check=True, stdout=subprocess.DEVNULL)
+            if start:
+                rows.append(("start", START, "lr", lambda: start_row(args, folder, data)))
             rows += [("lr", lr_name(*r[:2]), "lr", lambda r=r: lr_row(args, folder, data, *r)) for r in lr]
         facts = machine(args.bin_dir)
         if facts["load_before"] > 0.5:

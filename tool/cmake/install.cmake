@@ -15,8 +15,10 @@ install(TARGETS start_server start_sandbox start_scheduler send_request RUNTIME 
 install(PROGRAMS prun.py DESTINATION bin)
 install(DIRECTORY tool/launcher DESTINATION lib/paracel FILES_MATCHING
   PATTERN "*.py" PATTERN "*.css" PATTERN "*.js" PATTERN "LICENSE" PATTERN "__pycache__" EXCLUDE)
-install(CODE "execute_process(COMMAND python3 -S -m compileall -q -s \"\$ENV{DESTDIR}\"
-  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/paracel/launcher\")")  # as the target launcher_bytecode
+# As the target launcher_bytecode does. A package has no bytecode: it is made where it is installed (Debian's policy).
+install(CODE "if(\"\$ENV{DESTDIR}\" STREQUAL \"\" AND NOT CMAKE_INSTALL_PREFIX MATCHES _CPack_Packages)
+  execute_process(COMMAND python3 -S -m compileall -q \${CMAKE_INSTALL_PREFIX}/lib/paracel/launcher OUTPUT_QUIET)
+endif()")
 install(DIRECTORY tool/template DESTINATION share/paracel)
 install(FILES tool/grafana/paracel.json DESTINATION share/paracel/grafana)
 install(FILES tool/completion/prun.bash DESTINATION share/bash-completion/completions RENAME prun.py)
