@@ -18,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
@@ -45,6 +46,25 @@ const c_library& real() {
   static const c_library all;
   return all;
 }
+
+/// libsodium's, as libzmq finds them: nothing else of the process needs to have it.
+struct sodium_library {
+  using open_function = int(unsigned char*, const unsigned char*, unsigned long long, const unsigned char*,
+                            const unsigned char*);
+  using agree_function = int(unsigned char*, const unsigned char*, const unsigned char*);
+  open_function* open = nullptr;
+  agree_function* agree = nullptr;
+};
+sodium_library& sodium() {
+  static sodium_library all;
+  return all;
+}
+constexpr const char* open_name = "crypto_box_open_easy_afternm";
+constexpr const char* agree_name = "crypto_box_beforenm";
+constexpr std::size_t box_overhead = 16;
+
+// The descriptor from which this thread has received last.
+thread_local int received_from = -1;
 
 /// The address of a listening socket, as ZeroMQ writes it; empty: of another kind.
 std::string address_of(int listener) {
@@ -151,6 +171,7 @@ class guarded_connections {
     if (!is_marked(fd)) return true;
     const char* why = "its messages have too many parts or bytes, or are not ZMTP 3";
     guard_pointer guard;
+    bool is_kept = false;
     {
       const std::lock_guard lock(mutex_);
       const auto at = watched_.find(fd);
@@ -159,14 +180,57 @@ class guarded_connections {
       if (c.is_dropped) return false;
       if (c.watch.take({static_cast<const std::byte*>(bytes), count})) {
         if (c.waits && c.watch.is_established()) without_message_.erase(std::exchange(c.waits, false) ? c.number : 0);
-        return true;
+        guard = count_unfinished(fd, c);
+        why = takes_too_much;
+        is_kept = !c.is_dropped;
+      } else {
+        if (c.is_encrypted && !c.watch.is_established())
+          why = "it does not begin as a member of the job does, encrypted";
+        guard = c.guard;
+        remove(at);
       }
-      if (c.is_encrypted && !c.watch.is_established()) why = "it does not begin as a member of the job does, encrypted";
-      guard = c.guard;
-      remove(at);
     }
     say(guard, why);
-    return false;
+    return is_kept;
+  }
+  /// The connection of which bytes have been received last, on this thread, has this key from now on.
+  void gets_key(const void* key) noexcept {
+    const std::lock_guard lock(mutex_);
+    keys_.erase(key);  // of a connection that was closed
+    const auto at = watched_.find(received_from);
+    if (at == watched_.end() || !at->second.is_encrypted) return;
+    try {
+      keys_.erase(std::exchange(at->second.key, key));
+      keys_.emplace(key, at->first);
+    } catch (const std::bad_alloc&) {
+      drop(*at);
+    }
+  }
+  /// A part of a member's message, or a command, decrypted with that key. False: the connection is to be dropped.
+  bool takes_part(const void* key, std::size_t bytes, bool has_more, bool is_command) noexcept {
+    const char* why = "its messages have too many parts or bytes";
+    guard_pointer guard;
+    bool is_kept = false;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto of = keys_.find(key);
+      if (of == keys_.end()) return true;
+      const auto at = watched_.find(of->second);
+      auto& c = at->second;
+      if (c.is_dropped) return false;
+      const auto& limits = c.guard->limits_.message;
+      if (is_command ? !has_more && bytes <= limits.most_command_bytes : c.decrypted.take(bytes, limits)) {
+        if (!is_command && !has_more) c.decrypted.end();
+        guard = count_unfinished(at->first, c);
+        why = takes_too_much;
+        is_kept = !c.is_dropped;
+      } else {
+        guard = c.guard;
+        drop(*at);
+      }
+    }
+    say(guard, why);
+    return is_kept;
   }
   /// Closes a descriptor, which may be used again at once.
   int closes(int fd) noexcept {
@@ -188,14 +252,19 @@ class guarded_connections {
     guard_pointer guard;
     std::uint64_t number = 0;
     bool is_encrypted = false;
-    bool waits = true;        // for its first message, or until it is admitted
-    bool is_dropped = false;  // shut down: what it has sent before is not delivered
+    bool waits = true;               // for its first message, or until it is admitted
+    bool is_dropped = false;         // shut down: what it has sent before is not delivered
+    const void* key = nullptr;       // of what it sends, once it is encrypted
+    unfinished_message decrypted{};  // of which parts have been decrypted
+    std::uint64_t counted = 0;       // of its bytes in unfinished_
   };
   using table = std::unordered_map<int, connection>;
   struct bound {
     guard_pointer guard;
     bool is_encrypted = false;
   };
+  static constexpr auto* takes_too_much =
+      "the unfinished messages of all connections take too much memory, and its own is the largest";
   static constexpr std::size_t most_marks = 65'536;
   static constexpr std::size_t least_without_message = 8;  // however low the limit of descriptors is
   static constexpr std::size_t most_kept_free = 64;        // descriptors
@@ -237,9 +306,34 @@ class guarded_connections {
     }
     shutdown(oldest, SHUT_RDWR);
   }
+  void drop(table::value_type& one) noexcept {
+    auto& [fd, c] = one;
+    if (c.waits) without_message_.erase(std::exchange(c.waits, false) ? c.number : 0);
+    unfinished_.forget(fd);
+    c.counted = 0;
+    c.is_dropped = true;
+    shutdown(fd, SHUT_RDWR);
+  }
+  /// After bytes of this connection have arrived. Returns: the guard of a connection that was dropped, maybe this one.
+  guard_pointer count_unfinished(int fd, connection& c) noexcept {
+    const auto now = c.watch.unfinished_bytes() + c.decrypted.bytes();
+    if (now == c.counted) return nullptr;
+    auto largest = std::optional(fd);
+    try {
+      largest = unfinished_.set(fd, now, c.guard->limits_.most_unfinished_bytes);
+      c.counted = now;
+    } catch (const std::bad_alloc&) {
+    }
+    if (!largest) return nullptr;
+    const auto at = watched_.find(*largest);
+    drop(*at);
+    return at->second.guard;
+  }
   void remove(table::iterator at) noexcept {
     auto& c = at->second;
     if (c.waits) without_message_.erase(c.number);
+    if (c.key != nullptr) keys_.erase(c.key);
+    unfinished_.forget(at->first);
     --c.guard->connections_;
     mark(at->first, false);
     watched_.erase(at);
@@ -291,8 +385,10 @@ class guarded_connections {
 
   std::mutex binding_;
   std::unordered_map<std::string, bound> addresses_;
-  std::mutex mutex_;                              // of the rest
-  table watched_;                                 // by descriptor
+  std::mutex mutex_;                           // of the rest
+  table watched_;                              // by descriptor
+  std::unordered_map<const void*, int> keys_;  // descriptors of encrypted connections
+  unfinished_messages unfinished_;
   std::map<std::uint64_t, int> without_message_;  // descriptors, in the order in which they were accepted
   std::uint64_t last_ = 0;
   int reserve_;
@@ -309,11 +405,28 @@ int guarded_accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
 }
 ssize_t guarded_recv(int fd, void* buffer, std::size_t bytes, int flags) {
   const auto n = real().recv(fd, buffer, bytes, flags);
+  if (n > 0) received_from = fd;
   if (n <= 0 || guarded_connections::all().takes(fd, buffer, static_cast<std::size_t>(n))) return n;
   errno = ECONNRESET;
   return -1;
 }
 int guarded_close(int fd) { return guarded_connections::all().closes(fd); }
+
+/// ZeroMQ computes a connection's key when it has received the other side's, and then decrypts each part with it. The
+/// key stays where it is.
+int guarded_agree(unsigned char* key, const unsigned char* theirs, const unsigned char* own) {
+  guarded_connections::all().gets_key(key);
+  return sodium().agree(key, theirs, own);
+}
+/// A part begins with a byte of flags: 1 more follow, 2 a command.
+int guarded_open(unsigned char* plain, const unsigned char* box, unsigned long long bytes, const unsigned char* nonce,
+                 const unsigned char* key) {
+  const int result = sodium().open(plain, box, bytes, nonce, key);
+  if (result != 0 || bytes <= box_overhead) return result;
+  const bool takes =
+      guarded_connections::all().takes_part(key, bytes - box_overhead - 1, (plain[0] & 1U) != 0, (plain[0] & 2U) != 0);
+  return takes ? 0 : -1;
+}
 
 }  // namespace
 
@@ -336,9 +449,27 @@ void connection_guard::install(const void* member) {
     throw network_error("cannot accept connections: this build of libzmq cannot be guarded", false);
 }
 
+void connection_guard::install_decryption(const void* member) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  Dl_info library{};
+  void* const handle =
+      dladdr(member, &library) != 0 ? dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : nullptr;  // never closed
+  auto& all = sodium();
+  if (handle != nullptr && all.open == nullptr) {
+    all.agree = reinterpret_cast<sodium_library::agree_function*>(dlsym(handle, agree_name));
+    all.open = reinterpret_cast<sodium_library::open_function*>(dlsym(handle, open_name));
+  }
+  const std::array calls{redirected_call{open_name, reinterpret_cast<void*>(&guarded_open)},
+                         redirected_call{agree_name, reinterpret_cast<void*>(&guarded_agree)}};
+  if (all.open == nullptr || all.agree == nullptr || !redirect_calls(member, calls))
+    throw network_error("cannot accept encrypted connections: this build of libzmq cannot be guarded", false);
+}
+
 connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind,
                                                  bool is_encrypted) {
   install(member);
+  if (is_encrypted) install_decryption(member);
   return address(guarded_connections::all().bind(shared_from_this(), bind, is_encrypted), this);
 }
 

@@ -4,7 +4,8 @@
 // read, in workers, servers, the scheduler and programs for ps-lite alike:
 //
 //   what it sends           inspected by an inbound_watch: one that exceeds the limits of a message is dropped before
-//                           ZeroMQ has buffered it
+//                           ZeroMQ has buffered it; the parts of an encrypted message are counted as each is decrypted
+//   unfinished messages     of all connections together: when they take too much, the one with the largest is dropped
 //   connections without     of those that have not sent a whole message yet, in their handshake or after it, the oldest
 //   a message               are dropped when they are many or take more than a quarter of the descriptors, and when few
 //                           descriptors are left; at encrypted addresses only those in their handshake count
@@ -14,12 +15,14 @@
 //                           one: ZeroMQ would abort the process (ipc) or retry forever (tcp)
 //
 // ZeroMQ limits the time of a handshake itself (zmq_socket.cpp), but has no hook to see the bytes of a connection
-// before they are buffered. So four calls of libzmq to the C library are redirected to this file (library_calls.hpp).
+// before they are buffered. So four calls of libzmq to the C library, and two to libsodium, are redirected to this file
+// (library_calls.hpp).
 // They pass on what does not concern a connection that was accepted at one of our addresses: a program may use ZeroMQ
 // itself, with sockets of its own.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +41,8 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
     /// Of all guards of the process, when one of this guard is accepted; at most a quarter of its descriptors.
     std::size_t most_without_message = 4096;
     std::size_t most_connections = 65'536;  ///< of this guard
+    /// Of the messages that have not arrived as a whole, of all guards, when a part arrives at one of this guard.
+    std::uint64_t most_unfinished_bytes = ~std::uint64_t{0};
   };
   /// `dropped` is called for each connection that is dropped, with the reason, on ZeroMQ's thread.
   explicit connection_guard(const limits& l, std::function<void(std::string_view why)> dropped = {})
@@ -47,6 +52,8 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   /// linker resolves each call when it is first made, on any thread, and would put the original address back.
   /// Throws: network_error if this build of libzmq cannot be redirected. Cost: about 100 us, once a process.
   static void install(const void* member);
+  /// The same for the calls that encrypted connections make. Before the first of them is bound.
+  static void install_decryption(const void* member);
 
   /// An address at which connections are guarded, until it is destroyed.
   class address {

@@ -70,9 +70,7 @@ bool inbound_watch::begin_content() noexcept {
     if ((flags_ & flag_more) != 0 || size_ > most) return false;
   } else {
     if (commands_left_ != 0) return false;
-    if (size_ != limits_.full_part_bytes) ++parts_;
-    if (parts_ > limits_.most_parts || size_ > limits_.most_message_bytes - bytes_) return false;
-    bytes_ += size_;
+    if (!message_.take(size_, limits_)) return false;
   }
   if (size_ == 0) end_content();
   return true;
@@ -85,8 +83,7 @@ void inbound_watch::end_content() noexcept {
     return;
   }
   if ((flags_ & flag_more) != 0) return;
-  parts_ = 0;
-  bytes_ = 0;
+  message_.end();
   is_established_ = true;
 }
 

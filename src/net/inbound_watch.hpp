@@ -11,7 +11,8 @@
 //
 // At an encrypted address the first two commands are those of CURVE's client, HELLO and INITIATE. ZeroMQ checks each as
 // it arrives and closes the connection of a peer that does not have the job's key, so whatever follows the second one
-// is of a member of the job: until then nothing but two small commands is let through.
+// is of a member of the job: until then nothing but two small commands is let through. Whether a member's part is
+// followed by another one is encrypted with it, so connection_guard counts these parts where they are decrypted.
 //
 // Source: ZMTP 3.1 (rfc.zeromq.org/spec/37).
 #pragma once
@@ -20,18 +21,9 @@
 #include <cstdint>
 #include <span>
 
-#include "net/frame_parts.hpp"
+#include "net/unfinished_messages.hpp"
 
 namespace paracel::net {
-
-struct inbound_limits {
-  std::size_t most_parts = 8;                             ///< of a message, but for the full ones; ours have four
-  std::size_t full_part_bytes = part_bytes;               ///< of a part that the next one continues
-  std::size_t most_message_bytes = std::size_t{2} << 30;  ///< of all its parts
-  std::size_t most_command_bytes = std::size_t{64} << 10;
-  unsigned handshake_commands = 0;                          ///< that must precede the first part
-  std::size_t most_handshake_bytes = std::size_t{4} << 10;  ///< of each of them
-};
 
 /// Parses the byte stream of a connection.
 ///
@@ -44,6 +36,8 @@ class inbound_watch {
   [[nodiscard]] bool take(std::span<const std::byte> bytes) noexcept;
   /// Whether a whole message has arrived, or the whole handshake if it has a number of commands.
   [[nodiscard]] bool is_established() const noexcept { return is_established_; }
+  /// Of the message that has not arrived as a whole, what was announced of the part that is arriving included.
+  [[nodiscard]] std::uint64_t unfinished_bytes() const noexcept { return message_.bytes(); }
 
  private:
   static constexpr std::uint64_t greeting_bytes = 64;
@@ -58,8 +52,7 @@ class inbound_watch {
   std::uint8_t size_left_ = 0;  // bytes of the size still to come
   std::uint64_t size_ = 0;      // of the part
   std::uint64_t taken_ = 0;     // bytes of the greeting or the content received
-  std::size_t parts_ = 0;       // of the current message, but for the full ones
-  std::uint64_t bytes_ = 0;     // likewise
+  unfinished_message message_;
   unsigned commands_left_ = limits_.handshake_commands;
   bool is_established_ = false;
 };

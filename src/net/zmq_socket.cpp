@@ -62,6 +62,13 @@ void set(zmq::socket_t& socket, Option option, T value) try {
   fail_by_zmq("cannot set a socket option", error);
 }
 
+std::uint64_t most_unfinished_bytes(const transport_limits& limits) {
+  if (limits.max_unfinished_bytes != 0) return limits.max_unfinished_bytes;
+  const auto memory =
+      static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::max<std::uint64_t>(memory / 2, limits.max_message_bytes);
+}
+
 zmq::context_t start() try {
   require_descriptors();
   connection_guard::install(reinterpret_cast<const void*>(&zmq_ctx_new));  // this context has no threads yet
@@ -91,8 +98,12 @@ zmq_context::zmq_context(const transport_limits& limits, std::function<void(std:
     : context_(start()),
       dropped_(std::move(dropped)),
       guard_(std::make_shared<connection_guard>(
-          connection_guard::limits{.message = {.most_message_bytes = 2 * limits.max_message_bytes}}, dropped_)) {
-  if (secret) key_.emplace(*secret);
+          connection_guard::limits{.message = {.most_message_bytes = 2 * limits.max_message_bytes},
+                                   .most_unfinished_bytes = most_unfinished_bytes(limits)},
+          dropped_)) {
+  if (!secret) return;
+  connection_guard::install_decryption(reinterpret_cast<const void*>(&zmq_ctx_new));  // this context has no threads yet
+  key_.emplace(*secret);
 }
 
 zmq_context::~zmq_context() {
