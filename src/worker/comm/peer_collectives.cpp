@@ -343,6 +343,11 @@ std::span<std::byte> peer_collectives::piece_of(std::span<std::byte> values, std
   return values.subspan((range.begin + part.begin) * width, part.size() * width);
 }
 
+std::span<std::byte> peer_collectives::range_of(std::span<std::byte> values, std::size_t width,
+                                                std::size_t owner) const {
+  return piece_of(values, width, owner, 1, 0);
+}
+
 /// Steps of the longest range.
 std::size_t peer_collectives::steps_of_ranges(std::size_t length, std::size_t width) const {
   return steps_of(owned_range_of(length, size(), 0).size() * width);
@@ -375,9 +380,9 @@ void peer_collectives::scatter_folded(const peer_call& c, const fold_rule& how, 
 
 // ---- long vectors, by exchanges. All ranks have called the same, so each knows what the others send.
 
-comm_exchanges* peer_collectives::exchanges(const fold_rule& how) const {
-  return log_ != nullptr || how.fold ? nullptr : over_.exchanges();
-}
+comm_exchanges* peer_collectives::exchanges() const { return log_ != nullptr ? nullptr : over_.exchanges(); }
+
+comm_exchanges* peer_collectives::exchanges(const fold_rule& how) const { return how.fold ? nullptr : exchanges(); }
 
 void peer_collectives::finish_exchange(comm_exchanges& over, const peer_call& c) {
   const auto missing = over.finish_exchange(limit_);
@@ -434,22 +439,52 @@ void peer_collectives::reduce_ranges(const peer_call& c, const fold_rule& how, s
   exchange_folded(*over, c, how, values, steps);
 }
 
-/// The second phase, as gather_ranges.
-void peer_collectives::exchange_ranges(comm_exchanges& over, const peer_call& c, std::span<std::byte> values,
-                                       std::size_t width) {
-  const auto longest = owned_range_of(values.size() / width, size(), 0).size() * width;
-  const auto steps = longest / largest_exchange + 1;
+/// `out[r]` goes to each rank r, `in[r]` comes from it. Ranks may take different numbers of steps: each step waits only
+/// for peers that have the same step.
+void peer_collectives::exchange_blocks(comm_exchanges& over, const peer_call& c, const blocks_out& out,
+                                       const blocks_in& in) {
+  std::size_t longest = 0;
+  for (std::size_t r = 0; r < size(); ++r) longest = std::max({longest, out[r].size(), in[r].size()});
+  const auto part = [](auto block, std::size_t at) {
+    const auto begin = std::min(at, block.size());
+    return block.subspan(begin, std::min(largest_exchange, block.size() - begin));
+  };
   const open_exchanges guard(over);
-  for (std::size_t k = 0; k < steps; ++k) {
-    std::vector<std::span<const std::byte>> out(size());
-    std::vector<std::span<std::byte>> in(size());
+  for (std::size_t at = 0; at < longest; at += largest_exchange) {
+    blocks_out sent(size());
+    blocks_in received(size());
     for (const auto& [r, n] : others(1)) {
-      out[r] = piece_of(values, width, rank(), steps, k);
-      in[r] = piece_of(values, width, r, steps, k);
+      sent[r] = part(out[r], at);
+      received[r] = part(in[r], at);
     }
-    over.begin_exchange(out, in);
+    over.begin_exchange(sent, received);
     finish_exchange(over, c);
   }
+}
+
+/// The second phase, as gather_ranges.
+void peer_collectives::exchange_ranges(comm_exchanges& over, const peer_call& c, std::span<std::byte> values,
+                                       std::size_t width, std::optional<std::size_t> has_all) {
+  blocks_out out(size());
+  blocks_in in(size());
+  for (const auto& [r, n] : others(1)) {
+    if (r != has_all) out[r] = range_of(values, width, rank());
+    if (rank() != has_all) in[r] = range_of(values, width, r);
+  }
+  exchange_blocks(over, c, out, in);
+}
+
+/// Of a long vector whose length all ranks know. Two ranks send it whole, more its ranges, as gather_ranges.
+void peer_collectives::exchange_broadcast(comm_exchanges& over, const peer_call& c, std::span<std::byte> values,
+                                          std::size_t width) {
+  const bool whole = size() == 2;
+  blocks_out out(size());
+  blocks_in in(size());
+  if (rank() != c.root) in[c.root] = whole ? values : range_of(values, width, rank());
+  else
+    for (const auto& [r, n] : others(1)) out[r] = whole ? values : range_of(values, width, r);
+  exchange_blocks(over, c, out, in);
+  if (!whole) exchange_ranges(over, c, values, width, c.root);
 }
 
 /// The second phase: every rank gets every range; `has_all` only sends its own.

@@ -10,8 +10,8 @@
 //                   order; then all-gather: it sends its range to all. Piece k + 2 is sent once all pieces k have been
 //                   received, so a rank buffers at most 4 pieces from each peer and has 4 of its own in flight to it
 //
-//   exchanges       where the backend supports them, they move the vectors of reductions without copies, after a step
-//                   in which all ranks have compared their calls. Not with a program's fold: it may fail midway
+//   exchanges       where the backend supports them, they move long vectors without copies, after a step in which all
+//                   ranks have compared their calls. Not with a program's fold: it may fail midway
 //
 // A job that survives worker deaths (session::survives_deaths) does not keep workers' messages: there the operations
 // use logged_collectives. Where workers are replaced, messages of a queue's steps go through that log, too.
@@ -99,6 +99,8 @@ class peer_collectives {
  private:
   using failure = peer_failure;
   using peer_list = std::vector<std::pair<std::size_t, std::size_t>>;  // rank, number of pieces
+  using blocks_out = std::vector<std::span<const std::byte>>;          // by rank; the own one is not used
+  using blocks_in = std::vector<std::span<std::byte>>;                 // likewise
   using next_piece = std::function<std::span<const std::byte>(std::size_t k, std::size_t to)>;
 
   /// Returns: whether the operation was done in shared memory.
@@ -130,15 +132,20 @@ class peer_collectives {
   [[nodiscard]] std::size_t steps_of_ranges(std::size_t length, std::size_t width) const;
   [[nodiscard]] std::span<std::byte> piece_of(std::span<std::byte> values, std::size_t width, std::size_t owner,
                                               std::size_t steps, std::size_t k) const;
+  [[nodiscard]] std::span<std::byte> range_of(std::span<std::byte> values, std::size_t width, std::size_t owner) const;
   void in_steps(const peer_call& c, std::size_t first_step, const peer_list& peers, const next_piece& piece,
                 const std::function<void(std::size_t)>& take_all);
   void scatter_folded(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
+  [[nodiscard]] comm_exchanges* exchanges() const;
   [[nodiscard]] comm_exchanges* exchanges(const fold_rule& how) const;
   void reduce_ranges(const peer_call& c, const fold_rule& how, std::span<std::byte> values, std::size_t steps);
   void finish_exchange(comm_exchanges& over, const peer_call& c);
   void exchange_folded(comm_exchanges& over, const peer_call& c, const fold_rule& how, std::span<std::byte> values,
                        std::size_t steps);
-  void exchange_ranges(comm_exchanges& over, const peer_call& c, std::span<std::byte> values, std::size_t width);
+  void exchange_blocks(comm_exchanges& over, const peer_call& c, const blocks_out& out, const blocks_in& in);
+  void exchange_ranges(comm_exchanges& over, const peer_call& c, std::span<std::byte> values, std::size_t width,
+                       std::optional<std::size_t> has_all = {});
+  void exchange_broadcast(comm_exchanges& over, const peer_call& c, std::span<std::byte> values, std::size_t width);
   void gather_ranges(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,
                      std::size_t first_step, std::optional<std::size_t> has_all = {});
   void gather_at_root(const peer_call& c, std::span<std::byte> values, std::size_t width, std::size_t steps,

@@ -173,6 +173,15 @@ void peer_collectives::all_gather(value_tag element, std::span<const std::byte> 
     if (r != me && is_inline(bytes[r])) copy_to(to[r], payload_of(calls[r]));
   calls.clear();
   if (longest == 0) return;
+  if (auto* const over = exchanges()) {
+    blocks_out out(size());
+    blocks_in in(size());
+    for (const auto& [r, n] : others(1)) {
+      if (!is_inline(mine.size())) out[r] = mine;
+      if (!is_inline(bytes[r])) in[r] = to[r];
+    }
+    return exchange_blocks(*over, c, out, in);
+  }
   const auto steps = steps_of(longest);
   const auto part = [&](auto block, std::size_t k) {
     if (is_inline(block.size())) return block.first(0);
@@ -213,6 +222,7 @@ void peer_collectives::broadcast(value_tag element, std::span<const std::byte> m
     if (is_short(values.size())) copy_to(values, payload_of(calls[root]));
   }
   if (is_short(values.size())) return;
+  if (auto* const over = exchanges()) return exchange_broadcast(*over, c, values, width);
   const auto steps = steps_of_ranges(c.length, width);
   in_steps(
       c, 1, around(root, steps),
@@ -256,26 +266,26 @@ void peer_collectives::all_to_all(value_tag element, const std::vector<std::span
     c.length = blocks[r].size() / width;
     send(r, c.message(is_inline(blocks[r].size()) ? blocks[r] : std::span<const std::byte>()));
   }
-  std::vector<std::span<std::byte>> in(size());
+  blocks_out out(size());
+  blocks_in in(size());
   peer_list peers;
   for (const auto& [r, n] : others(1)) {
     auto m = receive_call(c, r);
     in[r] = place(r, peer_call::in(m).length * width);
-    if (is_inline(in[r].size())) copy_to(in[r], payload_of(m));
-    const auto out_bytes = is_inline(blocks[r].size()) ? 0 : blocks[r].size();
-    const auto in_bytes = is_inline(in[r].size()) ? 0 : in[r].size();
-    if (out_bytes + in_bytes > 0) peers.emplace_back(r, steps_of(std::max(out_bytes, in_bytes)));
+    if (is_inline(in[r].size())) copy_to(std::exchange(in[r], {}), payload_of(m));
+    if (!is_inline(blocks[r].size())) out[r] = blocks[r];
+    if (const auto most = std::max(out[r].size(), in[r].size()); most > 0) peers.emplace_back(r, steps_of(most));
   }
+  if (auto* const over = exchanges()) return exchange_blocks(*over, c, out, in);
   const auto steps_with = [&](std::size_t rank_of_peer) {
     return std::ranges::find(peers, rank_of_peer, &std::pair<std::size_t, std::size_t>::first)->second;
   };
   const auto part = [&](auto block, std::size_t r, std::size_t k) {
-    if (is_inline(block.size())) return block.first(0);
     const auto p = owned_range_of(block.size(), steps_with(r), k);
     return block.subspan(p.begin, p.size());
   };
   in_steps(
-      c, 1, peers, [&](std::size_t k, std::size_t r) { return part(blocks[r], r, k); },
+      c, 1, peers, [&](std::size_t k, std::size_t r) { return part(out[r], r, k); },
       [&](std::size_t k) {
         for (const auto& [r, n] : peers) {
           if (k >= n) continue;
