@@ -141,13 +141,6 @@ class dedup_window {
     if (budget_.is_over()) [[unlikely]]
       make_room(c);
   }
-  /// The client has received all replies below this.
-  void answered_below(std::uint64_t client, std::uint64_t low) {
-    auto* known = window_of(client);
-    if (known == nullptr) return;
-    ++changes_;
-    forget_below(*known, low);
-  }
   /// Drops the parts of the partitions in `gone`. Cost: O(all parts).
   template <class F>
   void drop_if(const F& gone) {

@@ -139,7 +139,6 @@ class kvclt {
   [[nodiscard]] std::uint32_t threads() const noexcept { return static_cast<std::uint32_t>(links_.size()); }
   [[nodiscard]] std::uint32_t shards() const noexcept { return threads() - 2; }
   [[nodiscard]] std::uint32_t clock_thread() const noexcept { return threads() - 2; }
-  [[nodiscard]] std::uint32_t control_thread() const noexcept { return threads() - 1; }
   [[nodiscard]] const std::string& address(std::uint32_t thread) const noexcept {
     return links_[thread].channel.address();
   }

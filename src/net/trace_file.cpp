@@ -210,6 +210,4 @@ void start_tracing_if_asked() {
   start_tracing(o);
 }
 
-void stop_tracing() { trace::start({}, 1); }
-
 }  // namespace paracel::net

@@ -30,7 +30,5 @@ void start_tracing(const trace_options& options);
 /// The same by the environment: PARACEL_TRACE is the folder (unset or empty: nothing happens), PARACEL_TRACE_BYTES and
 /// PARACEL_TRACE_EVERY are the others. Throws: usage_error with the variable, what it is, and what is wanted.
 void start_tracing_if_asked();
-/// No further thread is traced.
-void stop_tracing();
 
 }  // namespace paracel::net

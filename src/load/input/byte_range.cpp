@@ -37,13 +37,6 @@ std::size_t line_begin(std::string_view text, std::size_t from) noexcept {
   return newline == std::string_view::npos ? text.size() : newline + 1;
 }
 
-std::string_view whole_lines(std::string_view text, std::size_t begin, std::size_t end) noexcept {
-  const auto first = line_begin(text, begin);
-  if (first >= end) return {};
-  const auto last = line_begin(text, end);
-  return text.substr(first, last - first);
-}
-
 std::vector<std::string> expand(const std::string& name) {
   if (name == "-") return {name};
   auto files = storage::expand_files(name);

@@ -30,9 +30,6 @@ std::vector<file_piece> byte_range(const std::vector<std::uint64_t>& file_bytes,
 /// The first byte at or after `from` at which a line begins; text.size() if there is none.
 std::size_t line_begin(std::string_view text, std::size_t from) noexcept;
 
-/// The part of `text` with the lines that begin in [begin, end), whole. Ends with a line end or with the text.
-std::string_view whole_lines(std::string_view text, std::size_t begin, std::size_t end) noexcept;
-
 /// Calls f(line, offset in lines) for each line of `lines`, without \n and a \r before it.
 template <class F>
 void for_each_line(std::string_view lines, F&& f) {

@@ -22,6 +22,19 @@ void check_lengths(std::span<const double> margin, std::span<const double> label
   if (!weight.empty() && weight.size() != label.size()) throw error("metrics: want one weight per label, or none");
 }
 
+/// The sum of term(i, weight of i) over those whose weight is not 0, divided by the sum of the weights.
+template <class F>
+double weighted_mean(std::size_t n, std::span<const double> weight, const F& term) {
+  double sum = 0;
+  double all = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double w = weight.empty() ? 1 : weight[i];
+    all += w;
+    if (w != 0) sum += term(i, w);
+  }
+  return sum / all;
+}
+
 }  // namespace
 
 void metrics_file::open(const std::string& path, bool appends) {
@@ -46,26 +59,14 @@ double logistic(double x) noexcept {
 
 double accuracy(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
   check_lengths(margin, label, weight);
-  double right = 0;
-  double all = 0;
-  for (std::size_t i = 0; i < margin.size(); ++i) {
-    const double w = weight.empty() ? 1 : weight[i];
-    all += w;
-    if ((margin[i] >= 0) == (label[i] > 0)) right += w;
-  }
-  return right / all;
+  return weighted_mean(margin.size(), weight,
+                       [&](std::size_t i, double w) { return (margin[i] >= 0) == (label[i] > 0) ? w : 0; });
 }
 
 double log_loss(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
   check_lengths(margin, label, weight);
-  double sum = 0;
-  double all = 0;
-  for (std::size_t i = 0; i < margin.size(); ++i) {
-    const double w = weight.empty() ? 1 : weight[i];
-    all += w;
-    if (w != 0) sum += w * logistic_loss(label[i] * margin[i]);
-  }
-  return sum / all;
+  return weighted_mean(margin.size(), weight,
+                       [&](std::size_t i, double w) { return w * logistic_loss(label[i] * margin[i]); });
 }
 
 double auc(std::span<const double> margin, std::span<const double> label, std::span<const double> weight) {
@@ -94,14 +95,9 @@ double auc(std::span<const double> margin, std::span<const double> label, std::s
 
 double rmse(std::span<const double> prediction, std::span<const double> target, std::span<const double> weight) {
   check_lengths(prediction, target, weight);
-  double sum = 0;
-  double all = 0;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    const double w = weight.empty() ? 1 : weight[i];
-    all += w;
-    if (w != 0) sum += w * (prediction[i] - target[i]) * (prediction[i] - target[i]);
-  }
-  return std::sqrt(sum / all);
+  return std::sqrt(weighted_mean(target.size(), weight, [&](std::size_t i, double w) {
+    return w * (prediction[i] - target[i]) * (prediction[i] - target[i]);
+  }));
 }
 
 }  // namespace paracel

@@ -52,7 +52,7 @@ traced_file read_traced(const std::filesystem::path& path) {
 
 class TraceFile : public testing::Test {
  protected:
-  ~TraceFile() override { net::stop_tracing(); }
+  ~TraceFile() override { trace::start({}, 1); }
 
   static void add(int n) {
     for (int i = 0; i < n; ++i)

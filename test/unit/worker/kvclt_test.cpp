@@ -90,7 +90,7 @@ TEST_F(KvcltOfOneServer, ARequestGoesToTheThreadThatIsNamedAndSaysWhoAsks) {
   EXPECT_EQ(h->low_watermark, s) << "it is the lowest that is not answered";
   EXPECT_TRUE(shared_.window.is_open(s));
   EXPECT_EQ(shared_.window.at(s).channel, 41U);
-  client.check_health(client.control_thread(), 1s, {});
+  client.check_health(client.threads() - 1, 1s, {});
   EXPECT_FALSE(one_.clock.next());
   const auto ping = one_.control.next();
   ASSERT_TRUE(ping);
