@@ -25,6 +25,8 @@ SOCKET_FOLDER = re.compile(r"/tmp/prc-[0-9a-f]{8}")
 PACED = {"update_file": os.path.join(BUILD, "lib", "test_plugins", "libpaced_updates.so"), "update_func": "paced_add"}
 SKIPPED = 77  # ctest's status for "not run"
 ENCRYPTED = os.environ.get("PARACEL_ENCRYPT_JOBS", "0") != "0"  # all jobs of a test, over tcp
+OVER_UNIX = os.environ.get("PARACEL_UNIX_JOBS", "0") != "0"  # all jobs of a test that can, without ZeroMQ
+NOT_OVER_UNIX = {"--transport", "--connections", "--encrypt", "--host", "--hostfile", "--bind-interface"}
 
 if "PARACEL_SEED" in os.environ:
     random.seed(int(os.environ["PARACEL_SEED"]))
@@ -227,6 +229,8 @@ class JobTest(unittest.TestCase):
             arguments = ("--heartbeat-limit", f"{patient(HEARTBEAT_LIMIT):.1f}", *arguments)
         if runs_job and ENCRYPTED and "--insecure" not in arguments:
             arguments = ("--encrypt", *arguments)
+        if runs_job and OVER_UNIX and not NOT_OVER_UNIX.intersection(arguments):
+            arguments = ("--transport", "unix", *arguments)
         run = Run(arguments, self.folder, **more)
         self.addCleanup(run.destroy)
         return run
