@@ -23,6 +23,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "test", "process"))
+sys.path.insert(0, HERE)
+from running import CannotMeasure, built, run as run_benchmark  # noqa: E402
 from namespaces import run  # noqa: E402
 from test_two_hosts import NET, REASON, TOOLS, Host  # noqa: E402
 
@@ -91,8 +93,7 @@ class Cluster:
                               capture_output=True, stdin=subprocess.DEVNULL, timeout=limit)
         if done.returncode != 0:
             logs = [log.read_text(errors="replace") for log in pathlib.Path(self.folder, "run").glob("worker_*.log")]
-            raise SystemExit(f"between_hosts.py: {way}, {workers} workers: status {done.returncode}: "
-                             f"{done.stderr}{''.join(logs)}")
+            raise CannotMeasure(f"{way}, {workers} workers: status {done.returncode}: {done.stderr}{''.join(logs)}")
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return {(row["operation"], row["bytes"]): row for row in rows}
 
@@ -121,13 +122,13 @@ def main():
     ways = options.ways.split(",")
     if unknown := [way for way in ways if way not in WAYS]:
         parser.error(f"--ways: {unknown[0]} is none of {', '.join(WAYS)}")
+    program = [built(os.path.abspath(options.build), "bench_collectives"), *rest]
     if REASON:
-        raise SystemExit(f"between_hosts.py: {REASON}")
-    program = [os.path.join(os.path.abspath(options.build), "bin", "bench_collectives"), *rest]
+        raise CannotMeasure(REASON)
     with tempfile.TemporaryDirectory(prefix="prc-hosts-") as folder, Cluster(folder) as cluster:
         for workers in map(int, options.workers.split(",")):
             print(table(workers, {way: cluster.measure(way, workers, program, options.limit) for way in ways}), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)
