@@ -137,6 +137,7 @@ milliseconds server_loop::end_batch() {
   constexpr auto forever = std::numeric_limits<std::int64_t>::max();
   const auto lease = chain_.active() ? in_.lease_end.load(std::memory_order_relaxed) : forever;
   using time_point = net::clock_source::time_point;
+  const net::batch_of_messages changes_and_replies(in_.port);
   chain_.end_batch(in_.time, time_point(time_point::duration(lease)));
   in_.synced.store(chain_.synced(), std::memory_order_release);
   return chain_.waits() ? while_waiting : idle;
