@@ -19,6 +19,7 @@ void replication_head::begin_epoch() {
   const auto& servers = context_.view->members.servers;
   pending_.clear();
   peers_.clear();
+  unsent_.clear();
   groups_.assign(1, {});
   std::map<chain_hop, std::uint32_t> numbers;
   std::map<std::vector<std::uint32_t>, std::uint32_t> groups;
@@ -52,21 +53,25 @@ bool replication_head::has_replica(std::uint32_t peer_number, std::uint16_t part
   return std::find(peers.begin(), peers.end(), peer_number) != peers.end();
 }
 
-void replication_head::append_to(peer& to, const replication_entry& e) const {
-  if (to.body.empty()) put_fields(to.body, to.at.thread);
+void replication_head::append_to(std::uint32_t peer_number, const replication_entry& e) {
+  auto& to = peers_[peer_number];
+  if (to.body.empty()) {
+    unsent_.push_back(peer_number);
+    put_fields(to.body, to.at.thread);
+  }
   append(to.body, e);
 }
 
 /// Is its replica at our index?
-void replication_head::ask_about(peer& to, std::uint16_t partition) {
+void replication_head::ask_about(std::uint32_t peer_number, std::uint16_t partition) {
   const auto index = context_.index[context_.place_of(partition)];
-  append_to(to, {.partition = partition, .what = entry_kind::question, .previous = index, .index = index});
-  to.probes.push_back(partition);
+  append_to(peer_number, {.partition = partition, .what = entry_kind::question, .previous = index, .index = index});
+  peers_[peer_number].probes.push_back(partition);
 }
 
 /// The same, about one of which nothing is known.
 void replication_head::ask_about_unknown(std::uint32_t peer_number, std::uint16_t partition) {
-  ask_about(peers_[peer_number], partition);
+  ask_about(peer_number, partition);
   peers_[peer_number].incomplete.set(partition);
   incomplete_.set(partition);
 }
@@ -88,7 +93,7 @@ void replication_head::flush() {
     for (const auto n : peers_of(partition)) {
       if (peers_[n].incomplete[partition]) install(n, partition, 0, 0);
       else if (!records.empty())
-        append_to(peers_[n], {.partition = partition, .previous = previous, .index = at, .records = records});
+        append_to(n, {.partition = partition, .previous = previous, .index = at, .records = records});
       if (peers_[n].body.size() > context_.options.message_bytes) dispatch(n, 0, 0);
     }
   });
@@ -120,7 +125,7 @@ void replication_head::install(std::uint32_t peer_number, std::uint16_t partitio
   for (std::size_t i = 0; i < parts.size(); ++i) {
     e.after = static_cast<std::uint32_t>(parts.size() - 1 - i);
     e.records = parts[i];
-    append_to(to, e);
+    append_to(peer_number, e);
     e.what = entry_kind::more_state;
     to.makes_whole = true;
     if (to.body.size() > context_.options.message_bytes) dispatch(peer_number, parent, sweep);
@@ -137,7 +142,7 @@ bool replication_head::sweep() {
     if (!peers_[to].incomplete[partition]) continue;
     install(to, partition, 0, 1);
     bytes = 0;
-    for (const auto& p : peers_) bytes += p.body.size();
+    for (const auto n : unsent_) bytes += peers_[n].body.size();
   }
   dispatch_all(0, 1);
   return true;
@@ -190,7 +195,8 @@ std::uint64_t replication_head::dispatch(std::uint32_t peer_number, std::uint64_
 }
 
 void replication_head::dispatch_all(std::uint64_t parent, std::size_t sweep) {
-  for (std::uint32_t n = 0; n < peers_.size(); ++n) dispatch(n, parent, sweep);
+  for (const auto n : unsent_) dispatch(n, parent, sweep);
+  unsent_.clear();
 }
 
 void replication_head::answered(std::uint64_t number, const std::vector<std::uint16_t>& lacking) {
@@ -208,7 +214,7 @@ void replication_head::answered(std::uint64_t number, const std::vector<std::uin
     else if (s.again && !peers_[s.to].incomplete[p]) install(s.to, p, number, 0);
     else installs_.emplace_back(s.to, p);
   }
-  dispatch(s.to, number, 0);
+  dispatch_all(number);
   sweeping_bytes_ -= std::exchange(s.bytes, 0);
   close_one(number);
 }
@@ -249,9 +255,10 @@ void replication_head::ask_again(std::uint32_t peer_number) {
   }
   if (first == 0) return;
   context_.each_partition([&](std::uint16_t partition) {
-    if (has_replica(peer_number, partition)) ask_about(peers_[peer_number], partition);
+    if (has_replica(peer_number, partition)) ask_about(peer_number, partition);
   });
   pending_.at(dispatch(peer_number, first, 0)).again = true;
+  unsent_.clear();
 }
 
 void replication_head::end_sync() {

@@ -81,8 +81,8 @@ class replication_head {
     return groups_[group_of_[context_.place_of(partition)]];
   }
   [[nodiscard]] bool has_replica(std::uint32_t peer_number, std::uint16_t partition) const;
-  void append_to(peer& to, const replication_entry& e) const;
-  void ask_about(peer& to, std::uint16_t partition);
+  void append_to(std::uint32_t peer_number, const replication_entry& e);
+  void ask_about(std::uint32_t peer_number, std::uint16_t partition);
   void ask_about_unknown(std::uint32_t peer_number, std::uint16_t partition);
   void ask_again(std::uint32_t peer_number);
   void complete(std::uint32_t peer_number, std::uint16_t partition);
@@ -97,6 +97,7 @@ class replication_head {
   chain_context& context_;
   replication_links& links_;
   std::vector<peer> peers_;
+  std::vector<std::uint32_t> unsent_;               // numbers of peers that have got a message to send, maybe twice
   std::vector<std::uint32_t> group_of_;             // by place: number of the group of peers that have replicas
   std::vector<std::vector<std::uint32_t>> groups_;  // numbers of peers; group 0: none
   std::bitset<partition_count> incomplete_;         // headed here, and some peer's is

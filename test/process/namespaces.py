@@ -29,3 +29,12 @@ def run(*command):
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+
+
+def join_by_cable(tools, hosts):
+    """Two hosts with names, addresses and commands to `enter` them: a virtual cable between their eth0."""
+    a, b = hosts
+    run(tools["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
+    for host in hosts:
+        run(*host.enter, tools["ip"], "address", "add", host.address + "/24", "dev", "eth0")
+        run(*host.enter, tools["ip"], "link", "set", "eth0", "up")

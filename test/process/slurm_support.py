@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from namespaces import run, tools_of, why_not
+from namespaces import join_by_cable, tools_of, why_not
 from process_support import patient, read_bytes, wait_until
 from test_two_hosts import Host
 
@@ -59,10 +59,7 @@ class Cluster:
         a, b = self.hosts
         for host in self.hosts:
             host.open(self.folder)
-        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
-        for host in self.hosts:
-            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
-            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
+        join_by_cable(TOOLS, self.hosts)
         with open(self.config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(a=a, b=b, folder=self.folder, kill_wait=KILL_WAIT))
         os.mkdir(os.path.join(self.folder, "state"))

@@ -9,7 +9,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import LR, JobTest, main  # noqa: E402
 import test_external  # noqa: E402
-from namespaces import run  # noqa: E402
+from namespaces import join_by_cable, run  # noqa: E402
 from test_two_hosts import REASON, TOOLS, Host  # noqa: E402
 
 
@@ -25,11 +25,7 @@ class ExternalHosts(JobTest):
         for host in cls.hosts:
             cls.addClassCleanup(host.close)
             host.open(cls.folder)
-        a, b = cls.hosts
-        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
-        for host in cls.hosts:
-            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
-            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
+        join_by_cable(TOOLS, cls.hosts)
 
     def setUp(self):
         test_external.External.setUp(self)

@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import observed  # noqa: E402
-from namespaces import run, tools_of, why_not  # noqa: E402
+from namespaces import join_by_cable, run, tools_of, why_not  # noqa: E402
 from process_support import (BIN, END_LIMIT, LR, PACED, PRUN, JobTest, clean_environment, main, patient,  # noqa: E402
                              processes_of, read_bytes, wait_until)
 
@@ -90,10 +90,7 @@ class TwoHosts(JobTest):
         for host in cls.hosts:
             host.open(cls.folder)
         a, b = cls.hosts
-        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
-        for host in cls.hosts:
-            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
-            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
+        join_by_cable(TOOLS, cls.hosts)
         for host in cls.hosts:
             host.start_sshd()
         # mpirun finds hosts by address, independently of this machine's ssh configuration.

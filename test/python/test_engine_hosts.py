@@ -16,7 +16,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "process"))
 import test_engines as one_host  # noqa: E402
-from namespaces import run, tools_of, why_not  # noqa: E402
+from namespaces import join_by_cable, tools_of, why_not  # noqa: E402
 from process_support import BUILD, HEARTBEAT_LIMIT, main, patient, read_bytes, wait_until  # noqa: E402
 from python_support import PYTHON, PackageTest  # noqa: E402
 from test_two_hosts import Host  # noqa: E402
@@ -58,11 +58,7 @@ class EngineHosts(PackageTest):
         for host in cls.hosts:
             cls.addClassCleanup(host.close)
             host.open(cls.folder)
-        a, b = cls.hosts
-        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
-        for host in cls.hosts:
-            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
-            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
+        join_by_cable(TOOLS, cls.hosts)
 
     def on(self, number, *words, **variables):
         """Starts a part of a cluster on a host."""

@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "test", "process"))
 sys.path.insert(0, HERE)
-from running import CannotMeasure, built, run as run_benchmark  # noqa: E402
-from namespaces import run  # noqa: E402
+from running import CannotMeasure, built, run  # noqa: E402
+from namespaces import join_by_cable  # noqa: E402
 from test_two_hosts import NET, REASON, TOOLS, Host  # noqa: E402
 
 WAYS = ("plain", "encrypted")
@@ -62,11 +62,7 @@ class Cluster:
     def open(self):
         for host in self.hosts:
             host.open(self.folder)
-        a, b = self.hosts
-        run(TOOLS["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
-        for host in self.hosts:
-            run(*host.enter, TOOLS["ip"], "address", "add", host.address + "/24", "dev", "eth0")
-            run(*host.enter, TOOLS["ip"], "link", "set", "eth0", "up")
+        join_by_cable(TOOLS, self.hosts)
         self.agent = os.path.join(self.folder, "agent")
         with open(self.agent, "w", encoding="utf-8") as file:
             file.write(AGENT.format(nsenter=TOOLS["nsenter"],
@@ -131,4 +127,4 @@ def main():
 
 
 if __name__ == "__main__":
-    run_benchmark(main)
+    run(main)

@@ -105,7 +105,7 @@ def parse_command_line(arguments):
              "in the whole run (default 3)")
     add("--on-worker-death", default="abort", metavar="abort|eject|wait:T",
         help="eject: the others continue without a dead worker, unless it is worker 0; wait:T: they wait for a replacement, at "
-             "most T seconds (default abort; eject with -m local only, wait:T also with -m external)")
+             "most T seconds (default abort; eject with -m local only, wait:T not with -m mpi)")
     add("--threads", type=positive(MOST_THREADS), default=None, metavar="N",
         help="shard threads of each server (default: the cores that it may use, divided among the servers of its host)")
     add("--connections", choices=("auto", "each", "shared"), default="auto",
