@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include <paracel/detail/bytes.hpp>
 
+#include "core/short_bytes.hpp"
 #include "server/plugin/last_words.hpp"
 
 namespace paracel::srv {
@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t ahead = 16;
 
 /// Calls f with the bytes of a value, as a constant where it is a common one: copies are single instructions then.
+/// Values without an element have no bytes, and their buffers no address: copy_short allows for it.
 template <class F>
 auto with_width(std::size_t bytes, const F& f) {
   if (bytes == 4) return f(std::integral_constant<std::size_t, 4>());
@@ -107,7 +108,7 @@ resolved_keys::fit resolved_keys::read(std::span<entry* const> found, std::byte*
     for (auto* e : found) {
       if (e == nullptr) return fit::missing;
       if (e->kind() != kind_) return fit::mixed;
-      std::memcpy(out, table::place_of(*e), width);
+      copy_short(out, table::place_of(*e), width);
       out += width;
     }
     return fit::good;
@@ -117,14 +118,14 @@ resolved_keys::fit resolved_keys::read(std::span<entry* const> found, std::byte*
 void resolved_keys::gather(std::byte* out) const noexcept {
   const auto n = size();
   with_width(value_bytes_, [&](auto width) {
-    for (std::size_t i = 0; i < n; ++i) std::memcpy(out + i * width, places_[i], width);
+    for (std::size_t i = 0; i < n; ++i) copy_short(out + i * width, places_[i], width);
   });
 }
 
 void resolved_keys::scatter(key_store& keys, const std::byte* in) noexcept {
   auto version = keys.take_versions(size());
   for (std::size_t i = 0; i < size(); ++i) {
-    if (value_bytes_ != 0) std::memcpy(places_[i], in + i * value_bytes_, value_bytes_);
+    copy_short(places_[i], in + i * value_bytes_, value_bytes_);
     table::set_version(*entries_[i], version++);
   }
 }
@@ -191,7 +192,7 @@ void resolved_keys::update(key_store& keys, const loaded_update& f, const std::b
                                value_bytes_ / width, nullptr);
     table::set_version(*entries_[i], version++);
     if (out != nullptr) {
-      std::memcpy(out, places_[i], value_bytes_);
+      copy_short(out, places_[i], value_bytes_);
       out += value_bytes_;
     }
   }

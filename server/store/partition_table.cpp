@@ -18,10 +18,6 @@ constexpr std::size_t first_slots = 4;
 // Full at 3/4: linear probing then checks 2.5 slots for an existing key, all in one or two cache lines.
 constexpr bool is_full(std::size_t size, std::size_t slots) noexcept { return size * 4 >= slots * 3; }
 
-void copy(void* to, const void* from, std::size_t bytes) noexcept {
-  if (bytes != 0) std::memcpy(to, from, bytes);  // an empty view may have no address
-}
-
 shared_buffer aligned(shared_buffer value) {
   return reinterpret_cast<std::uintptr_t>(value.data()) % 8 == 0 ? value : shared_buffer::copy_of(value.bytes());
 }
@@ -128,7 +124,7 @@ entry* table::make(std::string_view key, value_tag tag, std::size_t value_bytes,
   e->key_bytes_ = static_cast<std::uint16_t>(key.size());
   e->tag_ = tag;
   e->large_ = large;
-  copy(e + 1, key.data(), key.size());
+  copy_short(e + 1, key.data(), key.size());
   return e;
 }
 
@@ -156,7 +152,7 @@ entry& table::store(std::uint64_t hash, std::string_view key, const value_view& 
   if (s != 0) {
     auto* e = entry_of(s);
     if (!e->large_ && arena::rounded(e->value_bytes_) == arena::rounded(value.bytes.size())) {
-      copy(e->place(), value.bytes.data(), value.bytes.size());
+      copy_short(e->place(), value.bytes.data(), value.bytes.size());
       if (e->tag_ != value.tag || e->value_bytes_ != value.bytes.size()) ++family_->moves;
       e->value_bytes_ = static_cast<std::uint32_t>(value.bytes.size());
       e->tag_ = value.tag;
@@ -165,7 +161,7 @@ entry& table::store(std::uint64_t hash, std::string_view key, const value_view& 
     }
   }
   auto* fresh = make(key, value.tag, value.bytes.size(), false);
-  copy(fresh->place(), value.bytes.data(), value.bytes.size());
+  copy_short(fresh->place(), value.bytes.data(), value.bytes.size());
   return put(s, hash, fresh);
 }
 

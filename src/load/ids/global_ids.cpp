@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include "core/check.hpp"
+#include "core/short_bytes.hpp"
 #include "load/chunked_alltoall.hpp"
 #include "paracel/error.hpp"
 #include "paracel/exchange.hpp"
@@ -284,7 +284,7 @@ global_ids number_ids(Comm comm, id_list ids, std::vector<std::uint32_t> weight)
         const auto n = bytes.size() / 4;
         if (bytes.size() % 4 != 0 || n > out.cut[w + 1] - next[w])
           throw protocol_error("numbers of ids: too many of them");
-        std::memcpy(out.place.data() + next[w], bytes.data(), bytes.size());
+        copy_short(out.place.data() + next[w], bytes.data(), bytes.size());
         next[w] += n;
       });
   for (std::size_t w = 0; w < size; ++w) PARACEL_CHECK(next[w] == out.cut[w + 1]);  // each id has its number

@@ -362,6 +362,20 @@ TEST_F(SetVerbs, AnEmptySetIsAnsweredWhateverTheFunction) {
   }
 }
 
+TEST_F(SetVerbs, ValuesWithoutAnElementArePulledPushedAndUpdated) {
+  const std::vector<std::string> keys{"a", "b"};
+  for (const auto& key : keys)
+    EXPECT_EQ(call(verb::push, key, {}, 0, value_tag::f64_array).header.result, status::ok);
+  const auto set = prepare(keys);
+  for (const auto what : {verb::set_pull, verb::set_push, verb::set_pull, verb::set_update, verb::set_bupdate}) {
+    const auto a = call(what, set, {}, 2, what == verb::set_pull ? value_tag::none : value_tag::f64_array);
+    EXPECT_EQ(a.header.result, status::ok) << net::name_of(what);
+    EXPECT_TRUE(what == verb::set_push || what == verb::set_update ||
+                values_of(a) == std::vector<std::optional<std::string>>(2, "f64 array:"))
+        << net::name_of(what);
+  }
+}
+
 TEST_F(SetVerbs, StagedUpdatesWaitForTheClockAsByName) {
   const auto set = prepare({"a", "b"});
   push("a", 1);
