@@ -25,7 +25,7 @@ out=$(realpath "$out")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PARACEL_PYTHON:-$PWD/build/python-tools/bin/python}
 [[ -x $python ]] || fail "no $python: tool/setup.sh --test creates it"
-git rev-parse --is-inside-work-tree >/dev/null 2>&1 || fail "$PWD is not a clone"
+git rev-parse --is-inside-work-tree >/dev/null 2>&1 || fail "$PWD is not a clone, or git is not installed"
 
 # The package's folder, and in framework/ what CMake needs of the tree without tests and benchmarks.
 stage=$(mktemp -d)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """The README's first command on a fresh machine: a minimal Debian 12 in a folder, with packages from the mirrors of this machine.
-With PARACEL_FRESH_PAGES=1 every command of README and documents is run there, too. Another one has only Python and the package's
-wheel. Needs root, mmdebstrap and a mirror; skipped otherwise."""
+With PARACEL_FRESH_PAGES=1 the second one and every command of README and documents are run there, too. Another one has only
+Python and the package's wheel. Needs root, mmdebstrap and a mirror; skipped otherwise."""
 import glob
 import os
 import re
@@ -23,7 +23,8 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 SKIPPED = 77
 # From this machine's apt configuration: how to reach a mirror.
 REACHING = re.compile(r"^Acquire::(https?|Retries|ForceIPv[46]|Check-Valid-Until|Proxy)\b.*")
-PROXIES = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")]
+PROXIES = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+           or name.startswith("PIP_") and name != "PIP_FIND_LINKS"]
 
 
 def processor_time():
@@ -40,7 +41,7 @@ def missing():
     """The reason why this test cannot run here; empty if it can."""
     if os.geteuid() != 0:
         return "needs root"
-    for program in ("mmdebstrap", "unshare", "chroot", "apt-config"):
+    for program in ("mmdebstrap", "unshare", "chroot", "apt-config", "git"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
@@ -126,7 +127,7 @@ def reach_mirrors_inside(root):
     """Lets the root's own apt-get reach the mirrors of this machine."""
     certificates = re.findall(r'::(?:CaInfo|SslCert|SslKey) "(/[^"]+)"', output_of("apt-config", "dump"))
     for path in ["/etc/apt/auth.conf", "/etc/apt/auth.conf.d", "/etc/apt/keyrings", "/etc/ssl/certs", "/etc/hosts",
-                 "/usr/local/share/ca-certificates", "/etc/resolv.conf"] + certificates:
+                 "/etc/pip.conf", "/usr/local/share/ca-certificates", "/etc/resolv.conf"] + certificates:
         copy_in(path, root)
 
 
@@ -206,9 +207,11 @@ class FreshMachine(unittest.TestCase):
 
     def test_the_first_command_of_the_readme_ends_with_a_trained_model(self):
         with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-            first = re.search(r"```sh\n(.*?)(?:\s+#.*)?\n", file.read())[1]
+            first, second = re.search(r"```sh\n(.*?)(?:\s+#.*)?\n(.*?)(?:\s+#.*)?\n", file.read()).groups()
         self.inside(first)
         self.check_model()
+        if os.environ.get("PARACEL_FRESH_PAGES") == "1":
+            self.inside(second)
 
         # An incomplete build can be installed.
         self.inside("cmake --install build --prefix /opt/paracel && test -x /opt/paracel/bin/lr && /opt/paracel/bin/lr --help")

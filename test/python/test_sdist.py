@@ -37,8 +37,9 @@ class SourceDistribution(unittest.TestCase):
     def setUpClass(cls):
         if reason := why_not():
             raise unittest.SkipTest(reason)
-        if subprocess.run(["git", "-C", SOURCE, "rev-parse"], capture_output=True, check=False).returncode != 0:
-            raise unittest.SkipTest("not a clone")
+        if shutil.which("git") is None or \
+                subprocess.run(["git", "-C", SOURCE, "rev-parse"], capture_output=True, check=False).returncode != 0:
+            raise unittest.SkipTest("not a clone, or git is not installed")
         cls.folder = tempfile.mkdtemp(prefix="paracel-sdist-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         (cls.sdist,) = make("--sdist", cls.folder)

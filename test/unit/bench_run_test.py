@@ -23,6 +23,12 @@ KV = {"calls": 1, "p50_us": 1, "p99_us": 2, "request_bytes": 104, "reply_bytes":
 
 
 class Arithmetic(unittest.TestCase):
+    def test_the_commit_is_unknown_where_git_is_not_installed(self):
+        path = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", path)
+        os.environ["PATH"] = "/nonexistent"
+        self.assertIsNone(bench_run.commit())
+
     def test_the_ratio_is_the_median_of_the_pairs_and_not_the_ratio_of_the_medians(self):
         # The machine was three times as fast during the second pair.
         pair = bench_run.paired([90, 300, 80], [100, 300, 100])

@@ -48,11 +48,12 @@ LICENCE = "SPDX-License-Identifier: BSD-3-Clause"
 
 
 def files():
-    """Files of the repository; without one (an unpacked archive), all files outside build folders."""
-    listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
-                            stdin=subprocess.DEVNULL)
-    if listed.returncode == 0 and listed.stdout:
-        return [name for name in listed.stdout.splitlines() if os.path.exists(os.path.join(SOURCE, name))]
+    """Files of the repository; without one (an unpacked archive) or without git, all files outside build folders."""
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True,
+                                stdin=subprocess.DEVNULL)
+        if listed.returncode == 0 and listed.stdout:
+            return [name for name in listed.stdout.splitlines() if os.path.exists(os.path.join(SOURCE, name))]
     found = []
     for folder, folders, names in os.walk(SOURCE):
         folders[:] = [f for f in folders if not f.startswith(("build", ".", "__pycache__"))]

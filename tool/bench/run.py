@@ -449,8 +449,12 @@ def zmq_version():
 
 
 def commit():
-    done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, universal_newlines=True)
+    """None where the tree is not a clone, or git not installed."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, universal_newlines=True)
+    except OSError:
+        return None
     return done.stdout.strip() or None
 
 

@@ -364,8 +364,7 @@ TEST_F(SetVerbs, AnEmptySetIsAnsweredWhateverTheFunction) {
 
 TEST_F(SetVerbs, ValuesWithoutAnElementArePulledPushedAndUpdated) {
   const std::vector<std::string> keys{"a", "b"};
-  for (const auto& key : keys)
-    EXPECT_EQ(call(verb::push, key, {}, 0, value_tag::f64_array).header.result, status::ok);
+  for (const auto& key : keys) EXPECT_EQ(call(verb::push, key, {}, 0, value_tag::f64_array).header.result, status::ok);
   const auto set = prepare(keys);
   for (const auto what : {verb::set_pull, verb::set_push, verb::set_pull, verb::set_update, verb::set_bupdate}) {
     const auto a = call(what, set, {}, 2, what == verb::set_pull ? value_tag::none : value_tag::f64_array);
