@@ -479,7 +479,8 @@ void alternating_least_squares::train() {
     }
     objective = half_step(items_, users_, tables_->users(), tables_->items());
     const auto round = static_cast<int>(halves.iteration() / 2) + 1;
-    check_divergence({"the objective", "want smaller numbers in the ratings"}, round, objective, 0);
+    check_divergence({"the objective", "want smaller numbers in the ratings, lambda, lambda_bias or start"}, round,
+                     objective, 0);
     log_.round(round, objective, {{"after_users", between}});
     if (settings_.tolerance > 0 && round > 1 && std::abs(last - objective) <= settings_.tolerance * std::abs(last))
       halves.stop();

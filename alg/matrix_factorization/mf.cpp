@@ -191,8 +191,9 @@ void matrix_factorization::watch_loss() {
   spread_ = std::sqrt(sums[1] / n);
   if (settings_.by_sgd()) warn_of_spread(get_comm(), "the ratings", spread_, "alpha, beta and start");
   start_loss_ = sums[1] / n + static_cast<double>(settings_.k) * std::pow(settings_.start, 4);
-  const auto remedy = settings_.by_sgd() ? "lower alpha (now " + json_number(settings_.alpha) + ")"
-                                         : std::string("want smaller numbers in the ratings");
+  const auto remedy = settings_.by_sgd()
+                          ? "lower alpha (now " + json_number(settings_.alpha) + ")"
+                          : std::string("want smaller numbers in the ratings, lambda, lambda_bias or start");
   rule_ = {"the mean squared error", remedy, 2 * scale_of_squares(sums[0], n)};
 }
 

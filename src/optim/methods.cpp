@@ -41,7 +41,8 @@ const char* name_of(method m) {
 
 void refuse_not_finite(const problem& p, int number, double found) {
   throw error(std::string(name_of(p.how().how)) + ": the objective or its gradient is " + std::to_string(found) +
-              (number == 0 ? " at the start" : " at step " + std::to_string(number)));
+              (number == 0 ? " at the start" : " at step " + std::to_string(number)) +
+              "; want smaller numbers in the data, or lower weights of the losses and penalties");
 }
 
 namespace {
