@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -50,10 +51,6 @@ std::string unix_path(const std::string& address) {
   return path;
 }
 
-owned_fd::~owned_fd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 unix_link::unix_link(const transport_limits& limits, owned_fd accepted, std::uint64_t number)
     : inbox(limits), limits_(limits), number_(number), fd_(std::move(accepted)) {
   connected_.store(true, std::memory_order_release);
@@ -73,6 +70,28 @@ unix_link::sent unix_link::send(const outgoing& message) {
     std::ranges::copy(message.body, to);
     return send_bytes({flat.data(), small});
   }
+  if (std::max(message.head.size() + message.body.size(), message.tail.size()) >= least_ring_frame)
+    return send_large(message);
+  return send_framed(message, framing, {});
+}
+
+/// Puts what fits into the ring. The rest, and all as long as there is none, goes over the socket.
+unix_link::sent unix_link::send_large(const outgoing& message) {
+  ring_places places;
+  if (ring_) {
+    if (message.head.size() + message.body.size() >= least_ring_frame)
+      places.head = ring_->put(message.head, message.body);
+    if (message.tail.size() >= least_ring_frame) places.tail = ring_->put(message.tail.bytes());
+  } else if ((awaits_ring_ || large_messages_ == 0) && is_connected() && std::has_single_bit(++large_messages_)) {
+    // Asked for again now and then: the other side may have had a reason not to make one that has passed.
+    awaits_ring_ = true;
+    if (send_bytes(std::as_bytes(std::span(zmtp_wants_ring))) == sent::broken) return sent::broken;
+  }
+  return send_framed(message, zmtp_framing(message, places), places);
+}
+
+unix_link::sent unix_link::send_framed(const outgoing& message, const zmtp_framing& framing,
+                                       const ring_places& places) {
   std::array<iovec, 6> parts;
   std::size_t n = 0;
   const auto add = [&](std::span<const std::byte> bytes) {
@@ -80,11 +99,13 @@ unix_link::sent unix_link::send(const outgoing& message) {
   };
   add(kept_);
   add({framing.before_head.data(), framing.before_head_bytes});
-  add(message.head);
-  add(message.body);
+  if (!places.head) {
+    add(message.head);
+    add(message.body);
+  }
   add({framing.before_tail.data(), framing.before_tail_bytes});
-  add(message.tail.bytes());
-  const auto outcome = send_parts(std::span(parts).first(n), message.tail);
+  if (!places.tail) add(message.tail.bytes());
+  const auto outcome = send_parts(std::span(parts).first(n), places.tail ? shared_buffer{} : message.tail);
   kept_.clear();
   return outcome;
 }
@@ -115,6 +136,55 @@ unix_link::sent unix_link::send_bytes(std::span<const std::byte> bytes) {
   }
   auto one = part(bytes.subspan(done));
   return send_parts({&one, 1}, {});
+}
+
+ssize_t unix_link::receive(std::span<std::byte> to, int flags) {
+  if (!awaits_ring_) [[likely]]
+    return ::recv(fd_.get(), to.data(), to.size(), flags);
+  iovec bytes{to.data(), to.size()};
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> beside{};  // the system closes any further ones
+  msghdr m{};
+  m.msg_iov = &bytes;
+  m.msg_iovlen = 1;
+  m.msg_control = beside.data();
+  m.msg_controllen = beside.size();
+  const auto n = ::recvmsg(fd_.get(), &m, flags | MSG_CMSG_CLOEXEC);
+  if (n < 0) return n;
+  if (const auto* c = CMSG_FIRSTHDR(&m); c != nullptr && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+                                         c->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int file = -1;
+    std::memcpy(&file, CMSG_DATA(c), sizeof file);
+    passed_ = owned_fd(file);
+  }
+  return n;
+}
+
+void unix_link::make_ring() {
+  if (inbox.ring || !is_connected() || queued() != 0) return;
+  auto made = ring_reader::make();
+  if (!made) return;
+  auto text = part(std::as_bytes(std::span(zmtp_has_ring)));
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> beside{};
+  msghdr m{};
+  m.msg_iov = &text;
+  m.msg_iovlen = 1;
+  m.msg_control = beside.data();
+  m.msg_controllen = beside.size();
+  auto* c = CMSG_FIRSTHDR(&m);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  const int file = made->file();
+  std::memcpy(CMSG_DATA(c), &file, sizeof file);
+  if (::sendmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(zmtp_has_ring.size())) return;
+  made->close_file();
+  inbox.ring = std::move(made);
+}
+
+void unix_link::take_ring() noexcept {
+  if (!awaits_ring_) return;
+  awaits_ring_ = false;
+  ring_ = ring_writer::open(std::exchange(passed_, owned_fd()));
 }
 
 /// The last part is the tail, if there is one.

@@ -22,29 +22,15 @@
 
 #include "core/shared_buffer.hpp"
 #include "net/mutex.hpp"
+#include "net/owned_fd.hpp"
 #include "net/transport.hpp"
+#include "net/unix_ring.hpp"
 #include "net/zmtp_inbox.hpp"
 
 namespace paracel::net {
 
 /// The socket of an address. Throws: network_error unless it is ipc:// and a path that fits.
 std::string unix_path(const std::string& address);
-
-/// An open descriptor.
-class owned_fd {
- public:
-  explicit owned_fd(int fd = -1) noexcept : fd_(fd) {}
-  owned_fd(owned_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  owned_fd& operator=(owned_fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~owned_fd();
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// One connection. What the socket does not take at once is queued here, and the courier sends it.
 ///
@@ -61,8 +47,8 @@ class unix_link {
   [[nodiscard]] bool is_connected() const noexcept { return connected_.load(std::memory_order_acquire); }
   /// Of a connected link; the owner's.
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
-  /// Bytes that wait here.
-  [[nodiscard]] std::uint64_t queued() const noexcept { return queued_.load(std::memory_order_acquire); }
+  /// Bytes that the other side has not read, as far as they wait here or in the ring. The owner's.
+  [[nodiscard]] std::uint64_t unread() const noexcept { return queued() + (ring_ ? ring_->unread() : 0); }
 
   enum class sent { all, rest_queued, broken };
   /// Sends a message, after the ones that `keep` has kept.
@@ -72,6 +58,14 @@ class unix_link {
   [[nodiscard]] bool keeps() const noexcept { return !kept_.empty(); }
   sent send_kept();
   sent send_bytes(std::span<const std::byte> bytes);
+  /// Receives as recv(2) does, and a file that comes with the bytes.
+  ssize_t receive(std::span<std::byte> to, int flags);
+  /// Whether the last receive ended early: it does behind bytes that come with a file.
+  [[nodiscard]] bool has_file() const noexcept { return passed_.get() >= 0; }
+  /// The other side wants to send large frames in a ring: makes one, if that is possible now.
+  void make_ring();
+  /// The other side has made the ring that was asked for.
+  void take_ring() noexcept;
 
   /// Connects, as far as that does not have to wait: the other side listens, and has answered the opening. ZeroMQ drops
   /// a connection on which a message arrives before it has.
@@ -104,6 +98,9 @@ class unix_link {
       return (tail ? tail.bytes() : std::span<const std::byte>(bytes)).subspan(done);
     }
   };
+  [[nodiscard]] std::uint64_t queued() const noexcept { return queued_.load(std::memory_order_acquire); }
+  sent send_framed(const outgoing& message, const zmtp_framing& framing, const ring_places& places);
+  sent send_large(const outgoing& message);
   sent send_parts(std::span<iovec> parts, const shared_buffer& tail);
   void queue(std::span<const iovec> parts, const shared_buffer& tail, std::size_t done) PARACEL_REQUIRES(access_);
   void connect_now() PARACEL_REQUIRES(access_);
@@ -119,7 +116,12 @@ class unix_link {
   std::atomic<bool> connected_{false};
   std::atomic<bool> with_courier_{false};
   std::atomic<std::uint64_t> queued_{0};
-  std::vector<std::byte> kept_;  // the owner's
+  // The owner's:
+  std::vector<std::byte> kept_;
+  std::unique_ptr<ring_writer> ring_;
+  std::uint64_t large_messages_ = 0;  // sent before there was a ring
+  bool awaits_ring_ = false;
+  owned_fd passed_;  // the last file that has come with bytes
   mutex access_;
   std::deque<piece> queue_ PARACEL_GUARDED_BY(access_);
   int events_ PARACEL_GUARDED_BY(access_) = -1;

@@ -320,6 +320,12 @@ class unix_transport::unix_port final : public port {
       case zmtp_inbox::outcome::ping:
         if (settle(link, link.send_bytes(link.inbox.pong()))) return outcome::dropped;
         return outcome::nothing;
+      case zmtp_inbox::outcome::wants_ring:
+        link.make_ring();
+        return outcome::dropped;
+      case zmtp_inbox::outcome::has_ring:
+        link.take_ring();
+        return outcome::dropped;
       case zmtp_inbox::outcome::message:
         break;
     }
@@ -332,7 +338,7 @@ class unix_transport::unix_port final : public port {
       out.from.size = sizeof(std::uint64_t);
       const std::uint64_t number = link.number();
       store_fields(out.from.id.data(), number);
-      if (const auto unread = link.queued(); unread >= noticed_bytes) out.unread_bytes = unread;
+      if (const auto unread = link.unread(); unread >= noticed_bytes) out.unread_bytes = unread;
     } else {
       out.from = {};
       if (link.outstanding != 0 && --link.outstanding == 0) --asked_;
@@ -395,11 +401,11 @@ class unix_transport::unix_port final : public port {
 
   bool read(unix_link& link, int flags) {
     const auto room = link.inbox.room();
-    const auto n = ::recv(link.descriptor(), room.data(), room.size(), flags);
+    const auto n = link.receive(room, flags);
     if (n > 0) {
       link.inbox.filled(static_cast<std::size_t>(n));
       ready_.push_back(link.number());
-      if (static_cast<std::size_t>(n) == room.size()) mark_full(link.number());
+      if (static_cast<std::size_t>(n) == room.size() || link.has_file()) mark_full(link.number());
       return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;

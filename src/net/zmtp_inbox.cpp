@@ -11,21 +11,40 @@ namespace {
 constexpr std::uint8_t frame_more = 1;
 constexpr std::uint8_t frame_long = 2;
 constexpr std::uint8_t frame_command = 4;
+constexpr std::uint8_t frame_in_ring = 8;  // its length, and where it is, instead of its bytes
 constexpr std::size_t greeting_bytes = 64;
-constexpr std::size_t longest_header = 9;
+constexpr std::size_t long_header = 1 + 8;
+constexpr std::size_t ring_header = 1 + 8 + 8;
+constexpr std::size_t longest_header = ring_header;
 constexpr std::size_t longest_short_frame = 255;
 constexpr std::uint8_t least_version = 3;
 
+void put_number(std::byte* to, std::uint64_t n) noexcept {
+  for (unsigned i = 0; i < 8; ++i) to[i] = static_cast<std::byte>(n >> (56 - 8 * i));
+}
+std::uint64_t get_number(const std::byte* from) noexcept {
+  std::uint64_t n = 0;
+  for (std::size_t i = 0; i < 8; ++i) n = n << 8U | std::to_integer<std::uint8_t>(from[i]);
+  return n;
+}
+
 /// The header of a frame. Returns: its length.
-std::uint8_t put_header(std::byte* to, std::uint8_t flags, std::size_t size) noexcept {
+std::uint8_t put_header(std::byte* to, std::uint8_t flags, std::size_t size,
+                        std::optional<std::uint64_t> in_ring = std::nullopt) noexcept {
+  if (in_ring) {
+    to[0] = static_cast<std::byte>(flags | frame_long | frame_in_ring);
+    put_number(to + 1, size);
+    put_number(to + 9, *in_ring);
+    return ring_header;
+  }
   if (size <= longest_short_frame) {
     to[0] = std::byte{flags};
     to[1] = static_cast<std::byte>(size);
     return 2;
   }
   to[0] = static_cast<std::byte>(flags | frame_long);
-  for (std::size_t i = 0; i < 8; ++i) to[1 + i] = static_cast<std::byte>(std::uint64_t{size} >> (56 - 8 * i));
-  return 9;
+  put_number(to + 1, size);
+  return long_header;
 }
 
 template <std::size_t N>
@@ -62,13 +81,13 @@ std::string_view zmtp_opening(bool is_router) noexcept {
   return is_router ? std::string_view(router.data(), router.size()) : std::string_view(dealer.data(), dealer.size());
 }
 
-zmtp_framing::zmtp_framing(const outgoing& message) noexcept {
+zmtp_framing::zmtp_framing(const outgoing& message, const ring_places& places) noexcept {
   const std::size_t tail = message.tail.size();
   before_head[0] = std::byte{frame_more};  // the empty frame of the envelope
   before_head[1] = std::byte{0};
-  before_head_bytes = static_cast<std::uint8_t>(
-      2 + put_header(&before_head[2], tail != 0 ? frame_more : 0, message.head.size() + message.body.size()));
-  before_tail_bytes = tail != 0 ? put_header(before_tail.data(), 0, tail) : 0;
+  before_head_bytes = static_cast<std::uint8_t>(2 + put_header(&before_head[2], tail != 0 ? frame_more : 0,
+                                                               message.head.size() + message.body.size(), places.head));
+  before_tail_bytes = tail != 0 ? put_header(before_tail.data(), 0, tail, places.tail) : 0;
 }
 
 std::span<std::byte> zmtp_inbox::room() {
@@ -108,13 +127,16 @@ zmtp_inbox::outcome zmtp_inbox::next(message& out) {
     }
     if (left < 2) return outcome::incomplete;
     const auto flags = std::to_integer<std::uint8_t>(*at(pos_));
-    if ((flags & ~(frame_more | frame_long | frame_command)) != 0) return outcome::broken;
+    const bool is_in_ring = (flags & frame_in_ring) != 0;
+    if ((flags & ~(frame_more | frame_long | frame_command | frame_in_ring)) != 0 ||
+        (is_in_ring && (!ring || (flags & (frame_long | frame_command)) != frame_long)))
+      return outcome::broken;
     std::uint64_t size = std::to_integer<std::uint8_t>(*at(pos_ + 1));
     std::size_t header = 2;
     if ((flags & frame_long) != 0) {
-      header = 9;
+      header = is_in_ring ? ring_header : long_header;
       if (left < header) return outcome::incomplete;
-      for (std::size_t i = 2; i < header; ++i) size = size << 8U | std::to_integer<std::uint8_t>(*at(pos_ + i));
+      size = get_number(at(pos_ + 1));
     }
     if ((flags & frame_command) != 0) [[unlikely]] {
       if (parts_ != 0 || (flags & frame_more) != 0 || size == 0 || size > most_command_bytes) return outcome::broken;
@@ -123,7 +145,9 @@ zmtp_inbox::outcome zmtp_inbox::next(message& out) {
       if (o != outcome::incomplete) return o;
       continue;
     }
-    if (stage_ != stage::messages || !begin_part(header, size, (flags & frame_more) != 0)) return outcome::broken;
+    const auto in_ring = is_in_ring ? std::optional(get_number(at(pos_ + 9))) : std::nullopt;
+    if (stage_ != stage::messages || !begin_part(header, size, (flags & frame_more) != 0, in_ring))
+      return outcome::broken;
   }
 }
 
@@ -136,6 +160,8 @@ zmtp_inbox::outcome zmtp_inbox::take_command(std::size_t header, std::size_t siz
     stage_ = stage::messages;
     return outcome::incomplete;
   }
+  if (text == zmtp_wants_ring.substr(2)) return outcome::wants_ring;
+  if (text == zmtp_has_ring.substr(2)) return outcome::has_ring;
   constexpr std::size_t before_context = 5 + 2;  // the name, and a time to live
   if (!text.starts_with("\4PING") || size < before_context) return outcome::incomplete;
   const auto context = text.substr(before_context, 16);
@@ -146,8 +172,8 @@ zmtp_inbox::outcome zmtp_inbox::take_command(std::size_t header, std::size_t siz
   return outcome::ping;
 }
 
-/// Returns: false when the message exceeds a limit.
-bool zmtp_inbox::begin_part(std::size_t header, std::uint64_t size, bool more) {
+/// Returns: false when the message exceeds a limit, or the ring has no such block.
+bool zmtp_inbox::begin_part(std::size_t header, std::uint64_t size, bool more, std::optional<std::uint64_t> in_ring) {
   if (++parts_ > most_parts || size > limit_ || size > 2 * std::uint64_t{limit_} - bytes_) return false;
   bytes_ += size;
   more_ = more;
@@ -155,7 +181,12 @@ bool zmtp_inbox::begin_part(std::size_t header, std::uint64_t size, bool more) {
   pos_ += header;
   skip_ = 0;
   part_bytes_ = 0;
-  if (is_dropped_ || parts_ == 1 || parts_ > 3) {  // the envelope's frame is empty, and two follow at most
+  if (in_ring) {
+    shared_buffer block;
+    if (!ring->take(*in_ring, size, block)) return false;
+    is_dropped_ = is_dropped_ || parts_ == 1 || parts_ > 3;
+    if (!is_dropped_) (parts_ == 2 ? head_ : tail_) = std::move(block);
+  } else if (is_dropped_ || parts_ == 1 || parts_ > 3) {  // the envelope's frame is empty, and two follow at most
     is_dropped_ = is_dropped_ || size != 0 || parts_ > 3;
     skip_ = size;
   } else if (parts_ == 2) {
@@ -190,6 +221,7 @@ bool zmtp_inbox::end_part() {
     if (end_ - pos_ < part_bytes_) return false;
     pos_ += part_bytes_;
   }
+  if (parts_ == 2 && head_) begin_ = pos_;  // it is not in the buffer, which may be full
   in_part_ = false;
   return true;
 }

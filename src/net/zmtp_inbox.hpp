@@ -1,29 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // The bytes of one connection, in and out: ZMTP 3 without encryption, which is what ZeroMQ speaks over ipc, as far as
-// messages between a DEALER (or REQ) and a ROUTER need it. No socket here.
+// messages between a DEALER (or REQ) and a ROUTER need it; and frames in a ring, which only the other end of a ring
+// sends. No socket here.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "core/shared_buffer.hpp"
 #include "net/transport.hpp"
+#include "net/unix_ring.hpp"
 
 namespace paracel::net {
 
 /// What is sent first on a connection: the greeting, and the READY command of this type of socket.
 std::string_view zmtp_opening(bool is_router) noexcept;
 
-/// The bytes around the frames of an outgoing message.
+/// Commands about the ring of one direction, which ZeroMQ ignores: its sender asks for one, and the receiver passes the
+/// file with its answer.
+inline constexpr std::string_view zmtp_wants_ring("\x04\x0a\x09RING-WANT", 12);
+inline constexpr std::string_view zmtp_has_ring("\x04\x0a\x09RING-FILE", 12);
+
+/// Where the frames of a message are in the ring.
+struct ring_places {
+  std::optional<std::uint64_t> head{};
+  std::optional<std::uint64_t> tail{};
+};
+
+/// The bytes around the frames of an outgoing message; instead of them, if they are in the ring.
 struct zmtp_framing {
-  explicit zmtp_framing(const outgoing& message) noexcept;
-  std::array<std::byte, 11> before_head;
-  std::array<std::byte, 9> before_tail;
+  explicit zmtp_framing(const outgoing& message, const ring_places& places = {}) noexcept;
+  std::array<std::byte, 2 + 17> before_head;
+  std::array<std::byte, 17> before_tail;
   std::uint8_t before_head_bytes;
   std::uint8_t before_tail_bytes;  ///< 0: there is no tail
 };
@@ -52,6 +66,8 @@ class zmtp_inbox {
     incomplete,
     broken,  ///< the peer breaks the protocol or exceeds a limit: the connection is of no use
     ping,    ///< to be answered with `pong`
+    wants_ring,
+    has_ring,
   };
   outcome next(message& out);
   /// Whether the opening of the other side has been received.
@@ -60,6 +76,8 @@ class zmtp_inbox {
   /// Whether `next` may have more without further bytes.
   [[nodiscard]] bool has_bytes() const noexcept { return pos_ != end_ || (big_ && big_filled_ == big_.size()); }
 
+  std::unique_ptr<ring_reader> ring;  ///< null: frames in one break the protocol
+
  private:
   enum class stage : std::uint8_t { greeting, ready, messages };
   static constexpr std::size_t most_command_bytes = 4096;
@@ -67,7 +85,7 @@ class zmtp_inbox {
 
   [[nodiscard]] const std::byte* at(std::size_t offset) const noexcept { return buffer_.get() + offset; }
   outcome take_command(std::size_t header, std::size_t size);
-  bool begin_part(std::size_t header, std::uint64_t size, bool more);
+  bool begin_part(std::size_t header, std::uint64_t size, bool more, std::optional<std::uint64_t> in_ring);
   bool end_part();
   void start_over() noexcept;
 

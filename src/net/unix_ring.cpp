@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/unix_ring.hpp"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace paracel::net {
+
+namespace {
+
+constexpr int size_is_fixed = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr std::size_t alignment = 64;
+// Of the memory that is asked for at a time.
+constexpr std::size_t reserve_step = std::size_t{256} * 1024;
+
+std::atomic<std::size_t> rings_made{0};  // those that exist
+
+}  // namespace
+
+ring_memory::ring_memory(int file) noexcept {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  void* mapped = file < 0 ? MAP_FAILED : ::mmap(nullptr, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  at_ = mapped == MAP_FAILED ? nullptr : static_cast<std::byte*>(mapped);
+}
+
+ring_memory::~ring_memory() {
+  if (at_ != nullptr) ::munmap(at_, file_bytes);
+}
+
+std::unique_ptr<ring_reader> ring_reader::make() noexcept {
+  rlimit largest{};  // of files; who exceeds it is killed
+  if (::getrlimit(RLIMIT_FSIZE, &largest) != 0 || largest.rlim_cur < ring_memory::file_bytes) return nullptr;
+  owned_fd file(::memfd_create("paracel_ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file.get() < 0 || ::ftruncate(file.get(), ring_memory::file_bytes) != 0 ||
+      ::posix_fallocate(file.get(), 0, ring_memory::front_bytes) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, size_is_fixed | F_SEAL_SEAL) != 0)
+    return nullptr;
+  std::unique_ptr<ring_reader> made(new (std::nothrow) ring_reader(std::move(file)));
+  return made && made->memory_ && rings_made <= most_rings ? std::move(made) : nullptr;
+}
+
+ring_reader::ring_reader(owned_fd file) noexcept : file_(std::move(file)), memory_(file_.get()) { ++rings_made; }
+ring_reader::~ring_reader() { --rings_made; }
+
+bool ring_reader::take(std::uint64_t offset, std::uint64_t bytes, shared_buffer& out) {
+  if (bytes == 0 || bytes > ring_capacity || offset > ring_capacity - bytes) return false;
+  out = shared_buffer::copy_of({memory_.blocks() + offset, bytes});
+  memory_.taken().store(++taken_, std::memory_order_release);
+  return true;
+}
+
+std::unique_ptr<ring_writer> ring_writer::open(owned_fd file) noexcept {
+  struct stat s {};
+  struct statfs system {};
+  const int seals = file.get() < 0 ? -1 : ::fcntl(file.get(), F_GET_SEALS);
+  // In memory, but not in huge pages: none may be left when one is needed.
+  if (seals < 0 || (seals & size_is_fixed) != size_is_fixed || ::fstat(file.get(), &s) != 0 ||
+      s.st_size != static_cast<off_t>(ring_memory::file_bytes) || ::fstatfs(file.get(), &system) != 0 ||
+      system.f_type != TMPFS_MAGIC)
+    return nullptr;
+  std::unique_ptr<ring_writer> opened(new (std::nothrow) ring_writer(std::move(file)));
+  return opened && opened->memory_ ? std::move(opened) : nullptr;
+}
+
+std::optional<std::uint64_t> ring_writer::put(std::span<const std::byte> first,
+                                              std::span<const std::byte> second) noexcept {
+  const std::size_t bytes = first.size() + second.size();
+  if (bytes == 0 || bytes > ring_capacity) return {};
+  reclaim();
+  if (!is_usable_ || put_ - freed_ == most_blocks) return {};
+  const auto offset = room_for(bytes);
+  if (!offset || !reserve(*offset + bytes)) return {};
+  auto* to = memory_.blocks() + *offset;
+  if (!first.empty()) std::memcpy(to, first.data(), first.size());
+  if (!second.empty()) std::memcpy(to + first.size(), second.data(), second.size());
+  blocks_[put_++ % most_blocks] = {*offset, bytes};
+  unread_ += bytes;
+  return *offset;
+}
+
+/// Where a block fits behind the newest one. The first one again once all are taken: that memory is still in the
+/// caches.
+std::optional<std::size_t> ring_writer::room_for(std::size_t bytes) const noexcept {
+  if (put_ == freed_) return 0;
+  const auto behind = (newest().offset + newest().bytes + alignment - 1) / alignment * alignment;
+  const bool is_wrapped = newest().offset < oldest().offset;
+  const auto end = is_wrapped ? oldest().offset : ring_capacity;
+  if (behind <= end && bytes <= end - behind) return behind;
+  if (!is_wrapped && bytes <= oldest().offset) return 0;
+  return {};
+}
+
+void ring_writer::reclaim() noexcept {
+  const auto taken = memory_.taken().load(std::memory_order_acquire);
+  if (taken - freed_ > put_ - freed_) {  // the receiver does not keep to the rules
+    is_usable_ = false;
+    return;
+  }
+  for (; freed_ != taken; ++freed_) unread_ -= oldest().bytes;
+}
+
+/// A page that the system refuses when it is first written would end the process.
+bool ring_writer::reserve(std::size_t end) noexcept {
+  if (end <= reserved_) return true;
+  end = std::min(ring_capacity, (end + reserve_step - 1) / reserve_step * reserve_step);
+  if (::posix_fallocate(file_.get(), static_cast<off_t>(ring_memory::front_bytes + reserved_),
+                        static_cast<off_t>(end - reserved_)) != 0)
+    return false;
+  reserved_ = end;
+  return true;
+}
+
+}  // namespace paracel::net
