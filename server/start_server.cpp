@@ -277,7 +277,8 @@ std::string heartbeat_body(srv::server_node& node, bool joined) {
                       {"synced", node.synced()},
                       {"memory_bytes", node.object().memory_bytes()},
                       {"resident_bytes", srv::resident_bytes()},
-                      {"usage", node.object().usage()}};
+                      {"usage", node.object().usage()},
+                      {"load", node.object().load(net::boot_clock::now()).to_json()}};
   if (FLAGS_metrics) body["metrics"] = node.object().metrics();
   // Limited, whatever the names of a plug-in: a heartbeat that is too long would be refused, and this server be lost.
   constexpr std::size_t most_runs = 64;  // as in server/scheduler/scheduler.cpp

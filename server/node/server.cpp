@@ -252,6 +252,31 @@ std::vector<hot_keys::entry> server::hottest(std::size_t most) const {
   return hot;
 }
 
+/// Of the partitions that are served here, those with the most keys since the server began. Counters of 32 bits: one
+/// that was asked for 2^37 keys begins again.
+std::vector<server::asked_partition> server::busiest(std::size_t most) const {
+  std::vector<asked_partition> all;
+  const auto* owned = owned_.load(std::memory_order_acquire);
+  for (std::uint32_t p = 0; p < partition_count; ++p) {
+    const auto number = static_cast<std::uint16_t>(p);
+    const auto c = counted_at(number);
+    if (c.times != 0 && (owned == nullptr || owned->mine[p]))
+      all.push_back({number, std::uint64_t{c.times} * partition_load::one_of, c.bytes});
+  }
+  const auto kept = std::min(all.size(), most);
+  std::ranges::partial_sort(all, all.begin() + static_cast<std::ptrdiff_t>(kept), std::greater<>{},
+                            &asked_partition::keys);
+  all.resize(kept);
+  return all;
+}
+
+server_load server::load(net::clock_source::time_point now) {
+  const auto* owned = owned_.load(std::memory_order_acquire);
+  const std::lock_guard lock(loads_mutex_);
+  if (owned == nullptr) return {};
+  return loads_.look(now, owned->epoch, threads(), owned->mine, [this](std::uint16_t p) { return counted_at(p); });
+}
+
 std::string server::stats_json() const {
   using nlohmann::json;
   const auto value = [](const shard_counters::counter& c) { return c.load(std::memory_order_relaxed); };
@@ -288,6 +313,9 @@ std::string server::stats_json() const {
   constexpr std::size_t most_hot = 16;
   all["hot"] = json::array();
   for (const auto& h : hottest(most_hot)) all["hot"].push_back({{"key", h.key}, {"requests", h.requests}});
+  all["partitions"] = json::array();
+  for (const auto& p : busiest(most_hot))
+    all["partitions"].push_back({{"partition", p.number}, {"keys", p.keys}, {"bytes", p.bytes}});
   std::uint64_t keys = 0;
   for (const auto& s : shards_) {
     const auto& c = s->counters();
@@ -328,6 +356,9 @@ nlohmann::json server::usage() const {
                    {"bytes_out", all[2]},
                    {"keys", all[3]},
                    {"shards", std::move(shards)}};
+  constexpr std::size_t most_busy = 8;
+  auto& partitions = j["partitions"] = nlohmann::json::array();
+  for (const auto& p : busiest(most_busy)) partitions.push_back(nlohmann::json::array({p.number, p.keys, p.bytes}));
   rusage used{};
   if (getrusage(RUSAGE_SELF, &used) == 0) {
     const auto seconds = [](const timeval& t) {

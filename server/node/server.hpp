@@ -21,12 +21,15 @@
 
 #include "core/membership.hpp"
 #include "core/shared_buffer.hpp"
+#include "net/clock_source.hpp"
 #include "net/protocol.hpp"
 #include "server/node/checkpoint_service.hpp"
+#include "server/node/load_windows.hpp"
 #include "server/plugin/plugin_registry.hpp"
 #include "server/replication/replication_chain.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
+#include "server/request/server_load.hpp"
 #include "server/request/slow_consumer_guard.hpp"
 #include "server/request/verb_rules.hpp"
 #include "server/shard/clock_service.hpp"
@@ -160,9 +163,12 @@ class server final : public request_handler {
   /// Counters of the server and of each shard, as JSON text.
   [[nodiscard]] std::string stats_json() const;
   /// For heartbeats: {"seconds" since it began, "requests","bytes_in","bytes_out","keys"} of all shards, the "cpu"
-  /// seconds of this process, and of each of the first 64 shards "shards":[[requests,bytes_in,bytes_out,keys]..].
+  /// seconds of this process, and of each of the first 64 shards "shards":[[requests,bytes_in,bytes_out,keys]..];
+  /// "partitions":[[partition, keys, bytes]..], the few that were asked for most keys and rows.
   /// Thread-safety: any thread.
   [[nodiscard]] nlohmann::json usage() const;
+  /// Likewise: the load of the last seconds. Thread-safety: any thread.
+  [[nodiscard]] server_load load(net::clock_source::time_point now);
   /// For heartbeats of a job whose metrics are exported, what `usage` lacks:
   ///
   ///   {"times":{verb:[nanoseconds,[i,n],..]..}, n requests in bucket i (verb_times.hpp); without server_options::times
@@ -178,6 +184,15 @@ class server final : public request_handler {
   template <class F>
   void each_budget(const F& f) const;
   [[nodiscard]] std::vector<hot_keys::entry> hottest(std::size_t most) const;
+  struct asked_partition {
+    std::uint16_t number = 0;
+    std::uint64_t keys = 0;  ///< and rows that requests have named, an estimate
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] std::vector<asked_partition> busiest(std::size_t most) const;
+  [[nodiscard]] partition_load::counted counted_at(std::uint16_t partition) const noexcept {
+    return shards_[partition % shards_.size()]->load().at(partition);
+  }
 
   server_options options_;
   server_budgets budgets_;
@@ -199,6 +214,8 @@ class server final : public request_handler {
   std::atomic<bool> has_replicas_{false};
   std::atomic<std::uint64_t> connections_dropped_{0};
   slow_consumer_guard unread_;
+  std::mutex loads_mutex_;
+  load_windows loads_;
   storage::posix_file_system file_system_;
   std::vector<checkpoint_service> checkpoints_;  // of each shard
 };

@@ -311,6 +311,7 @@ void scheduler::heartbeat(const net::request_view& in, completion& done, time_po
     take_bytes("resident_bytes", n.resident_bytes);
     n.usage = counters_in(body, "usage");
     if (is_server) n.metrics = counters_in(body, "metrics");
+    if (is_server) n.load = server_load::from_json(body.value("load", json()));
     const auto busy = body.find("busy");
     if (is_server && busy != body.end()) name_busy(who.index, *busy, now);
     const auto synced = body.find("synced");

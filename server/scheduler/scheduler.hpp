@@ -27,9 +27,10 @@
 //              there ("cannot"); the reply's count then says how many processes were this worker before, its
 //              value_version how many collectives they had called.
 //   heartbeat  {"role","slot" or "rank","pid"}, of a server also "busy":[{"shard","function","seconds"}], its
-//              "incarnation", the epoch "synced" whose replicas are complete, and its "memory_bytes" and
-//              "resident_bytes"; of both "usage", an object for samples; of a worker its "clock", and if it can be
-//              replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"} (collective_log.hpp). The
+//              "incarnation", the epoch "synced" whose replicas are complete, its "memory_bytes" and
+//              "resident_bytes", and its "load" (server_load.hpp); of both "usage", an object for samples; of a worker
+//              its "clock", and if it can be replaced "caught_up" and "collectives":{"again":[[begin,end]..],"from"}
+//              (collective_log.hpp). The
 //              reply's order is proceed, shutdown (the job is done) or abort, with {"status","cause"} as its body: a
 //              server that was declared lost gets that too, and exits. Its count is 1 if the sender still holds the
 //              position that it names: only then is a lease renewed. A process may send heartbeats before it has

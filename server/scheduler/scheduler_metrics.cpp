@@ -15,6 +15,7 @@
 
 #include "core/hex.hpp"
 #include "core/json_io.hpp"
+#include "server/request/server_load.hpp"
 #include "server/request/verb_times.hpp"
 #include "server/scheduler/metric_family.hpp"
 #include "server/scheduler/scheduler.hpp"
@@ -101,6 +102,11 @@ constexpr std::initializer_list<std::pair<const char*, const char*>> gauges = {
     {"paracel_server_live_bytes", "Memory of the server's keys and rows."},
     {"paracel_server_memory_limit_bytes", "Limit of the server's keys and rows (--max-memory); 0: none."},
     {"paracel_server_resident_bytes", "Physical memory of the server's process."},
+    {"paracel_shard_keys_per_second",
+     "Keys and rows that requests of the last seconds have named, of the first 64 threads of a server, estimated from "
+     "one in 32."},
+    {"paracel_partition_keys_per_second", "The same of the partitions of each server that are asked for most."},
+    {"paracel_partition_bytes", "Estimated size of these partitions."},
     {"paracel_hot_key_requests", "Requests for the hottest keys of each server, estimated from one in 128."},
 };
 
@@ -150,6 +156,19 @@ void add_hot_keys(metric_list& all, const labels& server, const json& metrics) {
     auto of_key = server;
     of_key.emplace_back("key", key);
     all.add("paracel_hot_key_requests", of_key, requests);
+  }
+}
+
+void add_load(metric_list& all, const labels& server, const server_load& load) {
+  constexpr std::size_t most_threads = 64;
+  constexpr std::size_t most_partitions = 8;
+  for (std::size_t i = 0; i < std::min(load.threads.size(), most_threads); ++i)
+    all.add("paracel_shard_keys_per_second", {server[0], {"shard", std::to_string(i)}}, load.threads[i]);
+  for (std::size_t i = 0; i < std::min(load.partitions.size(), most_partitions); ++i) {
+    const auto& p = load.partitions[i];
+    const labels of{server[0], {"partition", std::to_string(p.number)}};
+    all.add("paracel_partition_keys_per_second", of, p.keys);
+    all.add("paracel_partition_bytes", of, static_cast<double>(p.bytes));
   }
 }
 
@@ -248,6 +267,7 @@ std::vector<metric_family> scheduler::metrics(time_point now) {
         if (const auto& one = (*shards)[i]; one.is_array() && !one.empty() && one[0].is_number())
           all.add("paracel_shard_requests_total", {of[0], {"shard", std::to_string(i)}}, one[0].get<double>());
     }
+    if (n.load) add_load(all, of, *n.load);
     const auto metrics = json::parse(n.metrics, nullptr, false);
     if (!metrics.is_object()) continue;
     for (const auto& [name, key] : std::initializer_list<std::pair<const char*, const char*>>{

@@ -4,15 +4,16 @@
 //
 //   {"job","phase","seconds","status","cause","epoch","progress",
 //    "servers":[{"slot","state","pid","host","incarnation","threads","memory_bytes","resident_bytes",
-//                "silent","cause","usage"}],
+//                "silent","cause","usage","load"}],
 //    "workers":[{"rank","state","pid","host","clock","silent","cause","usage"}],
 //    "losses":[{"cause","seconds" since then}]}
 //
 // state: "missing" (has not joined), "up", "gone"; of a server also "down", "joining", "entering", "leaving" and
 // "left", of a worker "ejected", "awaited" and "catching up". silent: seconds since its last heartbeat; omitted before
 // the first. memory_bytes: of its keys and rows, resident_bytes: of its process, both at its last heartbeat. cause: of
-// its loss. usage: of its last heartbeat. With replicas also "replicas" and "spare", the losses that can be tolerated
-// now; when servers can change, "settled": all replicas are complete, and no node awaits another membership.
+// its loss. usage, load (server_load.hpp): of its last heartbeat. With replicas also "replicas" and "spare", the losses
+// that can be tolerated now; when servers can change, "settled": all replicas are complete, and no node awaits another
+// membership.
 #include "server/scheduler/scheduler.hpp"
 
 #include <algorithm>
@@ -78,6 +79,7 @@ std::string scheduler::report(time_point now) const {
         j["memory_bytes"] = n.memory_bytes;
         j["resident_bytes"] = n.resident_bytes;
       }
+      if (n.load && n.is_present()) j["load"] = n.load->to_json();
     }
     servers.push_back(std::move(j));
   }

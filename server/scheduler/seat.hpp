@@ -31,6 +31,7 @@
 
 #include "net/clock_source.hpp"
 #include "server/request/completion.hpp"
+#include "server/request/server_load.hpp"
 
 namespace paracel::srv {
 
@@ -89,6 +90,7 @@ class seat {
   std::uint64_t resident_bytes = 0;       ///< of a server's process; 0: unknown
   std::string usage{};                    ///< JSON of its last heartbeat, for samples; empty: none
   std::string metrics{};                  ///< of a server, likewise, for `scheduler::metrics`
+  std::optional<server_load> load{};      ///< of a server, likewise
   std::array<double, 4> shares{};         ///< of a worker's time, in seconds, for the same
   time_point lost_at{};                   ///< of a worker that is awaited or catching up
   std::optional<time_point> last_sign{};  ///< start of the lease; empty until the first heartbeat

@@ -176,6 +176,7 @@ bool shard::tidy(const std::function<bool()>& over) noexcept {
 }
 
 void shard::publish() noexcept {
+  store_.note_size();
   shard_counters::set(counters_.keys, store_.keys().size());
   const auto rows = store_.rows().memory_bytes();
   store_.keys().set_other_bytes(rows);
@@ -271,6 +272,7 @@ void shard::handle_single(const net::request_view& request, shared_buffer tail, 
                       std::to_string(h.partition));
   }
   if (!store_.keys().owns(partition)) return refuse(done, status::wrong_owner, store_.keys().not_mine(partition));
+  store_.load().touch(partition);
   log().expect(partition);
   log().hold_places();
   log().touch(partition);  // hold_places has made room

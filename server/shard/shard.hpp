@@ -137,6 +137,8 @@ class shard final : public replicated_store {
   [[nodiscard]] running_function busy() const noexcept { return monitor_.busy(); }
   /// Thread-safety: any thread.
   [[nodiscard]] const hot_keys& hot() const noexcept { return hot_; }
+  /// Thread-safety: any thread.
+  [[nodiscard]] const partition_load& load() const noexcept { return store_.load(); }
   /// How long requests took, without waiting: null unless shard_settings::times. Thread-safety: any thread.
   [[nodiscard]] const verb_times* times() const noexcept { return times_.get(); }
 

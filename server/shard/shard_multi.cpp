@@ -102,6 +102,7 @@ void shard::answer_items(const key_operation& c, Next&& next, completion& done) 
   while (left != 0) {
     const auto n = std::min(left, items_at_once);
     for (std::size_t i = 0; i < n; ++i) next(item[i], hash[i]);
+    store_.load().touch(n, [&](std::size_t i) { return hash[i]; });
     store_.keys().prefetch({hash.data(), n});
     expected_calls soon(c.function);
     if (soon.wanted()) [[unlikely]]
@@ -242,6 +243,7 @@ bool shard::run_set(const key_operation& c, prepared_set& set, const set_values&
   auto* keys = set.resolve(store_.keys());
   if (keys == nullptr || !can_run(c, *keys)) return false;
   if (c.what != verb::pull && (values.tag != keys->tag() || values.bytes != keys->value_bytes())) return false;
+  store_.load().touch(set.size(), [&](std::size_t i) { return set.hash(i); });
   const bool noted = log().recording() && c.what != verb::pull;
   for (std::size_t i = 0; noted && i < set.size(); ++i) log().key(set.hash(i), set.key(i));
   const bool early = may_answer_first(c);
@@ -280,6 +282,7 @@ bool shard::run_multi(const key_operation& c, const net::request_view& request, 
       auto& numbers = reads ? items_ : values_;
       if (const auto bytes = count * resolved_.value_bytes(); numbers.size() < bytes) numbers.resize(bytes);
     }
+    store_.load().touch(n, [&](std::size_t i) { return hash[i]; });
     const auto at = first * resolved_.value_bytes();
     const std::span entries(found.data(), n);
     if (reads) {

@@ -64,8 +64,9 @@ partition_store::partition_store(const shard_settings& settings, plugin_registry
     : settings_(settings),
       plugins_(plugins),
       monitor_(monitor),
+      load_(settings),
       keys_(settings, owned),
-      rows_(keys_, plugins, log_, nans_) {}
+      rows_(keys_, plugins, log_, nans_, load_) {}
 
 bool partition_store::acceptable(std::string_view key, const value_view& value, key_outcome& out) const {
   if (value.tag == value_tag::none || !is_well_formed(value)) {

@@ -34,6 +34,7 @@
 #include "server/store/function_monitor.hpp"
 #include "server/store/key_store.hpp"
 #include "server/store/nan_watch.hpp"
+#include "server/store/partition_load.hpp"
 #include "server/store/partition_records.hpp"
 #include "server/store/row_service.hpp"
 #include "server/store/scan.hpp"
@@ -85,6 +86,16 @@ class partition_store final : public scan_observer {
   [[nodiscard]] const key_store& keys() const noexcept { return keys_; }
   [[nodiscard]] row_service& rows() noexcept { return rows_; }
   [[nodiscard]] const row_service& rows() const noexcept { return rows_; }
+  /// Verbs on rows are counted here, the caller counts those on keys.
+  [[nodiscard]] partition_load& load() noexcept { return load_; }
+  [[nodiscard]] const partition_load& load() const noexcept { return load_; }
+  /// Looks up the size of a partition, if `load` wants it. Keys count with their mean size.
+  void note_size() noexcept {
+    const auto partition = load_.unsized();
+    if (!partition) return;
+    const auto mean = keys_.size() == 0 ? 0 : keys_.memory_bytes() / keys_.size();
+    load_.set_bytes(*partition, keys_.table_of_partition(*partition).size() * mean + rows_.bytes_of(*partition));
+  }
   /// Which requests have been applied.
   [[nodiscard]] dedup_window& applied() noexcept { return applied_; }
   [[nodiscard]] const dedup_window& applied() const noexcept { return applied_; }
@@ -266,6 +277,7 @@ class partition_store final : public scan_observer {
   nan_watch nans_;
   dedup_window applied_;
   change_log log_{applied_};
+  partition_load load_;
   key_store keys_;
   row_service rows_;
 

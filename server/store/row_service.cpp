@@ -52,11 +52,13 @@ row_service::typed_table::typed_table(std::string of, const net::table_definitio
              f != nullptr && f->counts_steps()},
             partitions, false) {}
 
-row_service::row_service(const key_store& keys, plugin_registry& plugins, change_log& log, nan_watch& nans)
+row_service::row_service(const key_store& keys, plugin_registry& plugins, change_log& log, nan_watch& nans,
+                         partition_load& load)
     : keys_(keys),
       plugins_(plugins),
       changes_(log),
       nans_(nans),
+      load_(load),
       place_of_(partition_count, not_here),
       partitions_((partition_count + keys.settings().threads - 1) / keys.settings().threads),
       staged_bytes_(keys.settings().max_memory_bytes) {
@@ -77,6 +79,14 @@ std::size_t row_service::memory_bytes() const noexcept {
   std::size_t n = staged_bytes_.held();
   for (const auto& [id, t] : tables_)
     n += t->by_id.memory_bytes() + (t->by_name != nullptr ? t->by_name->memory_bytes() : 0);
+  return n;
+}
+
+std::size_t row_service::bytes_of(std::uint16_t partition) const noexcept {
+  const auto place = place_of_[partition];
+  std::size_t n = 0;
+  for (const auto& [id, t] : tables_)
+    n += (t->by_id.size(place) + (t->by_name != nullptr ? t->by_name->size(place) : 0)) * t->layout().stride();
   return n;
 }
 
@@ -308,6 +318,7 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
   const bool named = (h.flags & net::flag_named) != 0;
   net::rows_view r;
   if (auto p = read_request(t, request, tail, r)) return p;
+  load_.touch(hashes_.size(), [this](std::size_t i) { return hashes_[i]; });
   auto& rows = rows_of(t, named);
   const bool staged = h.what == verb::rows_update && (h.flags & net::flag_staged) != 0 && h.clock != net::no_clock;
   if (!changes_.recording()) [[likely]] {

@@ -24,6 +24,7 @@
 #include "server/store/change_log.hpp"
 #include "server/store/key_store.hpp"
 #include "server/store/nan_watch.hpp"
+#include "server/store/partition_load.hpp"
 #include "server/store/partition_records.hpp"
 #include "server/store/row_lists.hpp"
 #include "server/store/row_table.hpp"
@@ -31,11 +32,11 @@
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
-/// Lifetime: keys, plug-ins and the change log must outlive it; of the keys only ownership, settings and the memory
+/// Lifetime: keys, plug-ins, change log and load must outlive it; of the keys only ownership, settings and the memory
 /// limit are used.
 class row_service {
  public:
-  row_service(const key_store& keys, plugin_registry& plugins, change_log& log, nan_watch& nans);
+  row_service(const key_store& keys, plugin_registry& plugins, change_log& log, nan_watch& nans, partition_load& load);
 
   /// The outcome of a request, for the counters.
   struct served {
@@ -85,6 +86,8 @@ class row_service {
 
   /// Memory of tables, rows and staged batches.
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
+  /// Of the rows of a partition. Cost: a look at each table.
+  [[nodiscard]] std::size_t bytes_of(std::uint16_t partition) const noexcept;
   /// Batches that wait for the clock.
   [[nodiscard]] std::uint64_t staged() const noexcept { return staged_count_; }
   /// Folds batches of clocks before this one until `over`, called after each, is true. Returns: whether none is left.
@@ -192,6 +195,7 @@ class row_service {
   plugin_registry& plugins_;
   change_log& changes_;
   nan_watch& nans_;
+  partition_load& load_;
   struct partition_in_hand {
     std::uint16_t partition;
     std::uint32_t removed;

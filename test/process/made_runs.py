@@ -39,7 +39,8 @@ def server_usage(seconds, load=200):
     return {
         "seconds": seconds, "cpu": 0.3 * seconds, "requests": int(load * seconds), "bytes_in": int(2e5 * seconds),
         "bytes_out": int(4e5 * seconds), "keys": 12,
-        "shards": [[int(load * seconds * part), 1000, 2000, 6] for part in (0.7, 0.3)]
+        "shards": [[int(load * seconds * part), 1000, 2000, 6] for part in (0.7, 0.3)],
+        "partitions": [[9153, int(3 * load * seconds), 4096], [17, int(load * seconds), 120]]
     }
 
 

@@ -159,6 +159,9 @@ class Endpoint(MetricsTest):
         self.assertGreaterEqual(now.get(DURATION + "_count", verb="pull"), 300 * (ticks - 2))
         self.assertGreaterEqual(now.get("paracel_worker_requests_total"), 300 * (sum(clocks) - 2))
         self.assertEqual(now.get("paracel_hot_key_requests", key="busy") > 0, True)
+        # 300 reads of one key in each round: at its server nearly all falls on one partition.
+        busiest = max((value, labels["server"]) for labels, value in now.of("paracel_partition_keys_per_second"))
+        self.assertGreater(busiest[0], 0.8 * now.get("paracel_shard_keys_per_second", server=busiest[1]))
         self.assertEqual(now.get("paracel_joins_total", role="server"), 2)
         self.assertEqual(now.get("paracel_joins_total", role="worker"), 2)
         self.assertEqual(now.get("paracel_losses_total"), 0)

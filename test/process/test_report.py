@@ -107,7 +107,7 @@ class Runs(JobTest):
         # The samples of two seconds became curves.
         with open(os.path.join(folder, "run", "report.html"), encoding="utf-8") as file:
             html = file.read()
-        for title in ("loss", "rmse", "Where the time went", "Load of the shards"):
+        for title in ("loss", "rmse", "Where the time went", "Load of the shards", "Hot partitions"):
             self.assertTrue(f">{title}" in html, title)
 
     def test_metrics_of_an_earlier_run_are_not_taken_for_those_of_one_that_failed(self):

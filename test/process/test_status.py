@@ -3,6 +3,7 @@
 """`prun.py status`: its output for a running job, for a finished one, and for folders that are not those of a run."""
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -32,6 +33,10 @@ class Status(JobTest):
         self.assertEqual(len(first), 3)
         self.assertIn(f"job {run.job()}: running for ", out)
         self.assertRegex(out, r"progress: .*round \d+")
+        # All keys of lr are pieces of one vector, on which all that is asked falls.
+        self.assertRegex(out, r"(?m)^server +state .* resident +keys/s +hot partition +incarnation$")
+        loads = re.compile(r"(?m)^s[01] +up .* MB +[\d,.]+ +\d+ \(\d+ %\) +[0-9a-f]{16}$")
+        self.assertTrue(wait_until(lambda: loads.search(clocks()[0]), 20), clocks()[0])
         for program, name in ((b"start_server", "s0"), (b"start_server", "s1"), (b"lr", "0"), (b"lr", "2")):
             row = next(line.split() for line in out.splitlines() if line.split()[0] == name)
             self.assertEqual(row[1], "up")

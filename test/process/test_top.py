@@ -141,7 +141,7 @@ class Terminals(TopTest):
                  r"(?m)^(loss|rmse) \S+ [▁▂▃▄▅▆▇█]{3,} [\d.]+$",
                  r"(?m)^worker +state +clock +ahead +computing +sends +receives",
                  r"(?m)^[01] +up +\d+ +\d+ +\S+ (< )?\d+ % +[\d.]+ [kM]?B/s +[\d.]+ [kM]?B/s",
-                 r"(?m)^s[01] +up +[\d.,]+ +[\d.]+ [kM]?B/s +[\d.]+ +[\d.]+ k?B +[\d.]+ MB")
+                 r"(?m)^s[01] +up +[\d.,]+ +[\d.]+ [kM]?B/s +[\d.]+ +[\d.]+ k?B +[\d.]+ MB +[\d,.]+ +\d+ \(\d+ %\)")
         self.shown(lambda s: all(re.search(part, s) for part in parts))
         for width, height in ((60, 14), (140, 40), (30, 6)):
             self.tmux("resize-window", "-t", "top", "-x", str(width), "-y", str(height))

@@ -132,6 +132,7 @@ class Records(unittest.TestCase):
         self.assertNotIn("http://", re.sub(r'"http://www\.w3\.org/[^"]*"', "", html))
         self.assertIn("The MIT License", html)
         self.assertIn("Load of the shards", html)
+        self.assertIn("Hot partitions", html)
 
     def test_what_users_write_is_shown_and_not_run(self):
         events = [dict(e) for e in job_events(5.5, status=10, cause=f"worker 1 (pid 3 on {EVIL}) lost: {EVIL}")]

@@ -113,6 +113,25 @@ TEST_F(Metrics, KeysThatAreEqualWhereTheyAreCutAreOneSample) {
   EXPECT_EQ(value("paracel_hot_key_requests", {{"server", "s0"}, {"key", ""}}), 5);
 }
 
+TEST_F(Metrics, TheLoadOfServersIsThatOfTheirLastHeartbeat) {
+  start();
+  const json load{{"epoch", 1},
+                  {"seconds", 4.5},
+                  {"threads", {30, 10.5}},
+                  {"partitions", {json::array({9153, 20.5, 4096}), json::array({1, 2, 0})}}};
+  beat(server(0), {{"load", load}});
+  for (const json& odd : {json(7), json::array(), json{{"epoch", 1}}, json{{"x", std::string(70000, 'x')}}})
+    beat(server(1), {{"load", odd}});
+  expect_distinct_samples();
+  EXPECT_EQ(value("paracel_shard_keys_per_second", {{"server", "s0"}, {"shard", "1"}}), 10.5);
+  EXPECT_EQ(value("paracel_partition_keys_per_second", {{"server", "s0"}, {"partition", "9153"}}), 20.5);
+  EXPECT_EQ(value("paracel_partition_bytes", {{"server", "s0"}, {"partition", "9153"}}), 4096);
+  EXPECT_EQ(of("paracel_shard_keys_per_second").samples.size(), 2U) << "s1 has said nothing that can be understood";
+  const auto report = to(ask_text(verb::stats, "")).parsed();
+  EXPECT_EQ(report["servers"][0]["load"], load);
+  EXPECT_FALSE(report["servers"][1].contains("load"));
+}
+
 TEST_F(Metrics, AWorkersTimeNeverFallsAndItsLastValuesStayWhenItLeaves) {
   start();
   const auto spent = [&](const char* state) {

@@ -149,6 +149,19 @@ def table(head, rows):
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [head] + rows]
 
 
+def load_cells(server, nothing):
+    """Keys a second of a server, and its hottest partition with that one's part of them, from the scheduler's report."""
+    from ..common.figures import short  # not for the start of a job
+    load = server.get("load")
+    if not load or not load["threads"]:
+        return [nothing, nothing]
+    keys = sum(load["threads"])
+    if not load["partitions"] or not keys:
+        return [short(keys, 3), nothing]
+    number, most, _ = load["partitions"][0]
+    return [short(keys, 3), f"{number} ({100 * most / keys:.0f} %)"]
+
+
 def status_text(report):
     def common(node):
         silent = f"{node['silent']:.1f} s ago" if "silent" in node else "-"
@@ -164,10 +177,11 @@ def status_text(report):
     def megabytes(server, key):
         return f"{server[key] / 2**20:.1f} MB" if key in server else "-"
 
-    lines += table(["server", "state", "pid", "host", "heartbeat", "threads", "live", "resident", "incarnation"],
+    lines += table(["server", "state", "pid", "host", "heartbeat", "threads", "live", "resident", "keys/s", "hot partition",
+                    "incarnation"],
                    [[f"s{s['slot']}"] + common(s) + [str(s.get("threads", "-")), megabytes(s, "memory_bytes"),
-                                                     megabytes(s, "resident_bytes"), s.get("incarnation", "-")]
-                    for s in report["servers"]])
+                                                     megabytes(s, "resident_bytes")] + load_cells(s, "-")
+                    + [s.get("incarnation", "-")] for s in report["servers"]])
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
     if "replicas" in report:

@@ -278,7 +278,22 @@ def servers(page, record, marks):
             [(name, [one[0]]) for name, one in shown],
             [f"{short(one[0])} requests, {byte_text(one[1] + one[2])}, {count_of(one[3], 'key')}" for _, one in shown],
             [("requests", 0)]) + f"<p class=soft>The busiest has {short(most / mean, 3)} times the mean.</p></div>")
-    return parts
+    return parts + hot_partitions(nodes)
+
+
+def hot_partitions(nodes):
+    """Those of all servers that were asked for most keys, beside what an even share would have been."""
+    found = []
+    for node in nodes:
+        last = next((f["partitions"] for _, f in reversed(node.samples) if isinstance(f.get("partitions"), list)), [])
+        found += [(node.name(), one) for one in last
+                  if isinstance(one, list) and len(one) == 3 and all(number(v) is not None for v in one)]
+    if not found:
+        return []
+    found.sort(key=lambda f: -f[1][1])
+    rows = [[short(one[0]), name, short(one[1]), byte_text(one[2])] for name, one in found[:MOST_OPEN]]
+    return ["<div class=card><h3>Hot partitions</h3>" + table(["partition", "server", "keys asked for", "bytes"], rows)
+            + "<p class=soft>Of 16,384; estimated from one key or row in 32.</p></div>"]
 
 
 def events(record):

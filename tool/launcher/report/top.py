@@ -11,6 +11,7 @@ from ..common.numbers import seconds_between
 from ..common.optional import add_site_packages
 from ..common.output import write_all, write_out, write_quietly
 from ..common.printable import in_a_line
+from ..folders.run_directory import load_cells
 from .watch import Watch
 
 BLOCKS, PLAIN_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
@@ -122,9 +123,11 @@ class Screen:
                 byte_text(sum(moved)) + "/s" if None not in moved else "–",
                 short(load, 2) if load is not None else "–",
                 byte_text(s.get("memory_bytes")),
-                byte_text(s.get("resident_bytes"))
+                byte_text(s.get("resident_bytes")),
+                *load_cells(s, "–")
             ])
-        parts = [self.table(["server", "state", "requests/s", "bytes", "processors", "live", "resident"], rows)] if rows else []
+        columns = ["server", "state", "requests/s", "bytes", "processors", "live", "resident", "keys/s", "hot partition"]
+        parts = [self.table(columns, rows)] if rows else []
         if len(servers) > room:
             parts.append(self.text(f"and {len(servers) - room:,} more servers", "dim"))
         return parts
