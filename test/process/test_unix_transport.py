@@ -26,9 +26,9 @@ class UnixTransport(JobTest):
     def processes(self, run, role):
         return [p for p in processes_of(run.job()) if role_of(p) == role]
 
-    def counting(self, *options):
+    def counting(self, *options, program=()):
         enough = self.not_there("enough")
-        run = self.start("-w", "4", "-p", "3", *UNIX, *options, COUNTERS, enough, "20")
+        run = self.start("-w", "4", "-p", "3", *UNIX, *options, COUNTERS, enough, "20", *program)
         self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
         self.assertIsNone(run.process.poll(), run.err())
         return run, enough
@@ -63,6 +63,18 @@ class UnixTransport(JobTest):
             self.assertTrue(wait_until(lambda n=kill + 1: run.err().count(AGAIN) == n, 30), run.err())
         self.touch(enough)
         self.assertLess(self.assert_exact(run), patient(2.0), run.err())
+
+    def test_large_values_in_rings_are_exact_when_a_server_is_killed_and_messages_are_lost(self):
+        vector = ("0", "", "0", "131072")  # 1 MB
+        for more in ((), ("--drop-messages", "2", "--seed", "3")):
+            with self.subTest(more=more):
+                run, enough = self.counting("--replicas", "2", "--max-restarts", "9", *more, program=vector)
+                for process in self.processes(run, "server") + self.processes(run, "worker"):
+                    self.assertTrue(wait_until(lambda p=process: b"memfd:paracel_ring" in read_bytes(f"/proc/{p.pid}/maps"), 20))
+                self.processes(run, "server")[1].kill()
+                self.assertTrue(wait_until(lambda: AGAIN in run.err(), 30), run.err())
+                self.touch(enough)
+                self.assert_exact(run)
 
     def test_a_killed_worker_ends_the_job_at_once(self):
         run, _ = self.counting()

@@ -4,11 +4,11 @@
 // an update that was lost or applied twice is detected at the next step, and a value that was read never decreases. At
 // the end worker 0 checks the shared counters.
 //
-//   counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]
+//   counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES [LENGTH]]]]
 //
 // FILE: a path containing a slash; the job runs until it exists, so that a fault is never too late. MICROSECONDS: a
 // pause after each round. PLUGIN: its function `hang_once` counts, too; empty: none. MEGABYTES: other parameters that
-// exist from the first round on.
+// exist from the first round on. LENGTH: of a vector of each worker that counts, too.
 //
 // Exit status: 0 when every count is exact, 1 otherwise.
 #include <algorithm>
@@ -40,13 +40,15 @@ constexpr int rounds_between_looks = 8;
 class counters : public paracel::paralg {
  public:
   /// `until`: the number of rounds, or the file.
-  counters(const std::string& until, int keys, int pause_us, std::string slow, std::size_t megabytes)
+  counters(const std::string& until, int keys, int pause_us, std::string slow, std::size_t megabytes,
+           std::size_t length)
       : paralg(paracel::Comm()),
         file_(until.find('/') == std::string::npos ? "" : until),
         rounds_(file_.empty() ? std::atoi(until.c_str()) : std::numeric_limits<int>::max()),
         pause_(pause_us),
         slow_(std::move(slow)),
-        ballast_(megabytes * ((1 << 20) / ballast_bytes)) {
+        ballast_(megabytes * ((1 << 20) / ballast_bytes)),
+        vector_ones_(length, 1) {
     const auto own = "own" + std::to_string(get_worker_id()) + "_";
     for (int k = 0; k < keys; ++k) {
       shared_.push_back("shared" + std::to_string(k));
@@ -73,6 +75,7 @@ class counters : public paracel::paralg {
       expect("an own counter", paracel_incr(mine_[which], std::int64_t{1}), ++counted_[which]);
       step_momentum();
       swap();
+      if (!vector_ones_.empty()) count_with_a_vector(round);
       if (!slow_.empty()) count_slowly();
       // shared counters
       for (std::size_t k = 0; k < shared_.size(); ++k) paracel_update(shared_[k], std::int64_t{1});
@@ -151,6 +154,14 @@ class counters : public paracel::paralg {
     if (std::abs(got - place_) > 1e-9 * std::abs(place_)) wrong("an optimizer's value", got, place_);
   }
 
+  void count_with_a_vector(int round) {
+    const auto key = "vector" + std::to_string(get_worker_id());
+    paracel_update(key, vector_ones_);
+    const auto got = paracel_read<block>(key);
+    const auto right = got.size() == vector_ones_.size() ? std::count(got.begin(), got.end(), round) : 0;
+    expect("elements of an own vector", right, static_cast<std::int64_t>(vector_ones_.size()));
+  }
+
   /// Compare and swap, with the version of the last success.
   void swap() {
     const auto key = "swapped" + std::to_string(get_worker_id());
@@ -188,6 +199,7 @@ class counters : public paracel::paralg {
   int rounds_, pause_;
   std::string slow_;
   std::size_t ballast_;
+  block vector_ones_;
   std::vector<std::string> shared_, in_set_, mine_;
   std::vector<std::uint64_t> ids_;
   paracel::key_set set_;
@@ -205,12 +217,14 @@ int main(int argc, char** argv) {
     std::vector<std::string> given(argv + 1, argv + argc);
     given.erase(std::find(given.begin(), given.end(), "--server_info"), given.end());  // from prun.py
     if (given.size() < 2) {
-      std::fprintf(stderr, "counters: error: want counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES]]]\n");
+      std::fprintf(stderr,
+                   "counters: error: want counters ROUNDS|FILE KEYS [MICROSECONDS [PLUGIN [MEGABYTES [LENGTH]]]]\n");
       return 2;
     }
-    given.resize(5);
+    given.resize(6);
     counters job(given[0], std::atoi(given[1].c_str()), std::atoi(given[2].c_str()), given[3],
-                 static_cast<std::size_t>(std::atoi(given[4].c_str())));
+                 static_cast<std::size_t>(std::atoi(given[4].c_str())),
+                 static_cast<std::size_t>(std::atoi(given[5].c_str())));
     job.solve();
     return job.exact() ? 0 : 1;
   } catch (const paracel::error& e) {
