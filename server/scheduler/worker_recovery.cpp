@@ -147,8 +147,22 @@ void scheduler::take_place(std::uint32_t rank, const json& body, completion& don
     abort(exit_status::worker_lost, n.cause + "; no other process can replace it: " + cannot->get<std::string>(), now);
     return refuse_ended(done);
   }
-  if (const auto clock = body.find("clock"); clock != body.end() && clock->is_number_unsigned()) {
-    n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(clock->get<std::uint64_t>(), net::no_clock));
+  const auto clock = body.find("clock");
+  const bool has_state = clock != body.end() && clock->is_number_unsigned();
+  const auto& plan = checkpoints_.plan();
+  const std::uint64_t begins = has_state ? clock->get<std::uint64_t>() : plan.resume.empty() ? 0 : plan.clock;
+  // It saves each commit before it tells anybody, so this folder is not the one in which it did, or has lost what was
+  // written, with the host: to begin there would count iterations twice.
+  if (begins < n.clock) {
+    abort(exit_status::worker_lost,
+          n.cause + "; no other process can replace it: it had committed iteration " + std::to_string(n.clock) +
+              ", and the state found in the folder of the run is of " +
+              (has_state ? "iteration " + std::to_string(begins) : std::string("none")),
+          now);
+    return refuse_ended(done);
+  }
+  if (has_state) {
+    n.clock = static_cast<std::uint32_t>(std::min<std::uint64_t>(begins, net::no_clock));
     checkpoints_.worker_passed(rank, n.clock);
   }
   collectives_.replace(rank);

@@ -82,12 +82,6 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
   }
 }
 
-void sync_folder(const std::string& folder) {
-  const descriptor above(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (above.get() < 0) refuse(folder, "cannot be opened", errno);
-  if (::fsync(above.get()) != 0) refuse(folder, "cannot be synchronised", errno);
-}
-
 bool is_unfinished(const std::string& name) {
   return name.starts_with(temporary_front) && name.ends_with(temporary_back);
 }
@@ -169,6 +163,12 @@ class posix_reader final : public file_reader {
 };
 
 }  // namespace
+
+void sync_folder(const std::string& folder) {
+  const descriptor above(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (above.get() < 0) refuse(folder, "cannot be opened", errno);
+  if (::fsync(above.get()) != 0) refuse(folder, "cannot be synchronised", errno);
+}
 
 std::unique_ptr<file_writer> posix_file_system::create(const std::string& path) {
   return std::make_unique<posix_writer>(path);

@@ -75,6 +75,9 @@ class file_system {
   virtual bool remove(const std::string& path) = 0;
 };
 
+/// Makes the names in a folder durable. Throws: error with the path. Blocks: for an fsync.
+void sync_folder(const std::string& folder);
+
 /// The real file system.
 ///
 /// A file_writer creates `<folder>/.paracel.<pid>.<number>.tmp`, writes it, fsync, renames it to `path`, fsync of the

@@ -202,7 +202,10 @@ struct main_env::impl {
     o.size = size;
     o.grace = grace;
     if (!mpi && size > 1) o.peer_address = peer_address(where.scheduler, rank, spread);
-    if (const char* folder = variable("PARACEL_STATE_DIR")) o.state_folder = folder;
+    if (const char* folder = variable("PARACEL_STATE_DIR")) {
+      o.state_folder = folder;
+      o.state_outlives_host = !net::is_loopback(where.scheduler);
+    }
     o.shares_memory = number_in("PARACEL_SHARED_MEMORY").value_or(1) != 0;
     o.ejects = variable("PARACEL_EJECT") != nullptr;
     if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS"))

@@ -5,7 +5,9 @@ bit-identical to an undisturbed one. PARACEL_KILL_RUNS (default 1): the number o
 import os
 import random
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -138,6 +140,44 @@ class Wait(JobTest):
         self.workers(run, 3)[1].kill()
         self.assertEqual(run.wait(60), 10, run.err())
         self.assertRegex(run.err(), r"no other process can replace it: its state cannot be saved: \S+\.kept: cannot be written")
+
+    # -- a host that crashes
+
+    def calls_of_a_worker(self, name, *options, prefix=()):
+        """(call, file) of worker 1: what it writes for its replacement, and what it does next in the same thread."""
+        calls = self.not_there("calls")
+        program = self.write_program(name, 'test "$PARACEL_RANK" = 1 || exec "$@"', f"exec strace -f -y -qq -o {calls} -e "
+                                     'trace=pwrite64,fdatasync,fsync,write,writev,sendto,sendmsg,poll "$@"')
+        self.write_config("few.json", output="few/", rounds=5)
+        status, _, err = self.prun("-w", "2", "-p", "1", "-c", "few.json", "--on-worker-death", "wait:20", *options, program, LR,
+                                   prefix=prefix)
+        self.assertEqual(status, 0, err)
+        threads = {}
+        for line in read_bytes(calls).decode("utf-8", "replace").splitlines():
+            found = re.match(r"(\d+) +(\w+)\((?:\d+<([^>]*)>)?", line)
+            if found:
+                threads.setdefault(found[1], []).append((found[2], os.path.basename(found[3] or "")))
+        pairs = [pair for of in threads.values() for pair in zip(of, of[1:]) if pair[0][1].startswith("worker-1.")]
+        folders = [file for of in threads.values() for call, file in of if call == "fsync"]
+        return [pair for pair in pairs if pair[0][0] == "pwrite64"], folders
+
+    @unittest.skipUnless(shutil.which("strace"), "needs strace")
+    def test_what_a_replacement_on_another_host_needs_is_on_disk_before_it_counts(self):
+        alone, folders = self.calls_of_a_worker("traced_alone")
+        self.assertGreaterEqual(len(alone), 6, "its client, and each commit")
+        self.assertNotIn("fdatasync", {then[0] for _, then in alone}, "all processes are on one host, and die with it")
+        self.assertEqual(folders, [])
+        script = 'ip link set lo up && ip addr add 192.0.2.1/32 dev lo || exit 77; exec "$@"'
+        if subprocess.run(["unshare", "-rn", "/bin/sh", "-c", script, "sh", "true"], check=False).returncode != 0:
+            self.skipTest("no network of its own can be made here")
+        run = self.not_there("run")
+        pairs, folders = self.calls_of_a_worker("traced", "--host", "192.0.2.1", "--run-dir", run,
+                                                prefix=("unshare", "-rn", "/bin/sh", "-c", script, "sh"))
+        self.assertGreaterEqual(len(pairs), 6)
+        self.assertEqual({written[1] for written, _ in pairs}, {"worker-1.kept0", "worker-1.kept1", "worker-1.clients"})
+        for written, then in pairs:
+            self.assertEqual(then, ("fdatasync", written[1]))
+        self.assertEqual(folders, ["run"], "their names, too")
 
     # -- a model
 

@@ -23,7 +23,7 @@ SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
 from launcher.commands import sweep_plot, tell  # noqa: E402
-from launcher.common import numbers  # noqa: E402
+from launcher.common import durable, numbers  # noqa: E402
 from launcher.common.exit_status import FAILURE, SERVER_LOST, SCHEDULER_LOST, USAGE, Failure, words_of  # noqa: E402
 from launcher.common.printable import in_a_line, printable  # noqa: E402
 from launcher.common.terminal import Terminal  # noqa: E402
@@ -275,6 +275,67 @@ class Errors(unittest.TestCase):
         self.assertEqual(words_of(error.exception), "/nowhere/at all: No such file or directory")
         self.assertEqual(words_of(OSError(24, "Too many open files")), "Too many open files")
         self.assertEqual(words_of(Failure(USAGE, "as it is")), "as it is")
+
+
+class DurableFiles(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder, self.calls = folder.name, []
+
+    def write(self, *arguments, **more):
+        """write_durably; the calls of the system that it makes, with names of files, are in `self.calls`."""
+        name = lambda fd: os.path.basename(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: E731
+        real = {"fsync": os.fsync, "rename": os.rename, "link": os.link}
+        note = {"fsync": lambda fd: ("fsync", name(fd))}
+        with contextlib.ExitStack() as stack:
+            for call, function in real.items():
+                def wrapped(*a, call=call, function=function, **k):
+                    self.calls.append(note.get(call, lambda *_: (call, os.path.basename(a[1])))(*a))
+                    return function(*a, **k)
+                stack.enter_context(mock.patch.object(os, call, wrapped))
+            durable.write_durably(*arguments, **more)
+
+    def test_the_bytes_are_on_disk_before_the_name_is_and_then_the_name(self):
+        path = os.path.join(self.folder, "note")
+        for text in ("one", "another"):
+            self.calls.clear()
+            self.write(path, [text[:2], text[2:].encode()])
+            self.assertEqual(self.calls, [("fsync", f"note.{os.getpid()}.tmp"), ("rename", "note"),
+                                          ("fsync", os.path.basename(self.folder))])
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+        self.assertEqual(os.listdir(self.folder), ["note"])
+
+    def test_in_a_folder_that_is_open_with_rights_of_its_own(self):
+        fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        self.addCleanup(os.close, fd)
+        self.write("note", ["x"], 0o600, fd, "note.tmp")
+        self.assertEqual(self.calls[-1], ("fsync", os.path.basename(self.folder)))
+        self.assertEqual(os.stat(os.path.join(self.folder, "note")).st_mode & 0o777, 0o600)
+
+    def test_one_that_must_be_new_does_not_replace_another_one(self):
+        path = os.path.join(self.folder, "key")
+        self.write(path, ["first"], 0o600, replaces=False)
+        self.assertEqual([call for call, _ in self.calls], ["fsync", "link", "fsync"])
+        with self.assertRaises(FileExistsError):
+            self.write(path, ["second"], 0o600, replaces=False)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "first")
+        self.assertEqual(os.listdir(self.folder), ["key"])
+
+    def test_after_an_error_the_old_one_is_there_and_nothing_else(self):
+        path = os.path.join(self.folder, "note")
+        self.write(path, ["old"])
+
+        def pieces():
+            yield "new"
+            raise OSError(28, "No space left on device")
+        with self.assertRaises(OSError):
+            self.write(path, pieces())
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
+        self.assertEqual(os.listdir(self.folder), ["note"])
 
 
 class Folders(unittest.TestCase):

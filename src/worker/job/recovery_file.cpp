@@ -12,6 +12,7 @@
 #include <paracel/error.hpp>
 
 #include "core/hash.hpp"
+#include "storage/file_system.hpp"
 
 namespace paracel {
 namespace {
@@ -40,16 +41,6 @@ std::vector<std::byte> read_all(int fd) {
   return bytes;
 }
 
-void write_at(int fd, std::span<const std::byte> bytes, std::size_t at, const std::string& name) {
-  while (!bytes.empty()) {
-    const auto n = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw error(name + ": cannot be written: " + std::strerror(errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-    at += static_cast<std::size_t>(n);
-  }
-}
-
 int open_file(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0) throw error(path + ": cannot be created: " + std::strerror(errno));
@@ -68,13 +59,15 @@ int open_file(const std::string& path) {
 
 }  // namespace
 
-recovery_file::recovery_file(const std::string& folder, std::uint64_t job, std::uint32_t rank)
-    : job_(job), name_(folder + "/worker-" + std::to_string(rank)) {
+recovery_file::recovery_file(const std::string& folder, std::uint64_t job, std::uint32_t rank, bool outlives_host)
+    : job_(job), name_(folder + "/worker-" + std::to_string(rank)), outlives_host_(outlives_host) {
   try {
     for (std::size_t i = 0; i < files_.size(); ++i) files_[i] = open_file(name_ + ".kept" + std::to_string(i));
     clients_ = open_file(name_ + ".clients");
+    if (outlives_host_) storage::sync_folder(folder);
   } catch (...) {
     for (const int fd : files_) close(fd);
+    close(clients_);
     throw;
   }
   // The older one is overwritten next.
@@ -86,6 +79,18 @@ recovery_file::recovery_file(const std::string& folder, std::uint64_t job, std::
 recovery_file::~recovery_file() {
   for (const int fd : files_) close(fd);
   close(clients_);
+}
+
+void recovery_file::write_at(int fd, std::span<const std::byte> bytes, std::size_t at, const char* suffix) const {
+  const auto fail = [&] { throw error(name_ + suffix + ": cannot be written: " + std::strerror(errno)); };
+  while (!bytes.empty()) {
+    const auto n = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail();
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    at += static_cast<std::size_t>(n);
+  }
+  if (outlives_host_ && fdatasync(fd) != 0) fail();
 }
 
 std::optional<recovery_file::commit> recovery_file::read(int fd) const {
@@ -154,7 +159,7 @@ void recovery_file::put(const commit& c) {
   const std::uint64_t size = out.size() - state_front_bytes;
   const std::uint64_t sum = checksum(std::span(out).subspan(state_front_bytes));
   store_fields(out.data(), size, sum);
-  write_at(files_[turn_], out, 0, name_ + ".kept");
+  write_at(files_[turn_], out, 0, ".kept");
   turn_ ^= 1U;
 }
 
@@ -169,8 +174,9 @@ std::vector<std::uint64_t> recovery_file::clients() const {
 
 void recovery_file::add_client(std::uint64_t id) {
   auto ids = clients();
-  if (ids.empty()) write_at(clients_, std::as_bytes(std::span(&job_, 1)), 0, name_ + ".clients");
-  write_at(clients_, std::as_bytes(std::span(&id, 1)), (1 + ids.size()) * sizeof id, name_ + ".clients");
+  const std::array<std::uint64_t, 2> both{job_, id};
+  if (ids.empty()) return write_at(clients_, std::as_bytes(std::span(both)), 0, ".clients");
+  write_at(clients_, std::as_bytes(std::span(&id, 1)), (1 + ids.size()) * sizeof id, ".clients");
 }
 
 }  // namespace paracel

@@ -53,6 +53,7 @@ std::shared_ptr<session> session::join(session_options options) {
   const auto& o = s->options_;
   auto mine = identity_of(o);
   auto last = s->replacement_.open({.folder = o.state_folder,
+                                    .outlives_host = o.state_outlives_host,
                                     .job = o.job,
                                     .rank = o.rank,
                                     .warn = [raw = s.get()](const std::string& text) { raw->warn(text); },

@@ -56,6 +56,7 @@ struct session_options {
   std::uint64_t incarnation = 0;  ///< tells it from others with that id on a host of that name; 0: chosen by `join`
   /// Where this worker saves what its replacement needs (recovery_file.hpp); empty: it is not replaced.
   std::string state_folder{};
+  bool state_outlives_host = false;  ///< the replacement may be started on another host, which sees that folder
   /// The others continue without a worker that dies (--on-worker-death eject).
   bool ejects = false;
   /// Where other workers reach this one; empty: it exchanges no messages with them.

@@ -23,7 +23,7 @@ const std::string cannot_be_replaced = "a dead worker cannot be replaced (--on-w
 std::optional<recovery_file::commit> worker_replacement::open(options o) {
   options_ = std::move(o);
   if (options_.folder.empty()) return {};
-  file_ = std::make_unique<recovery_file>(options_.folder, options_.job, options_.rank);
+  file_ = std::make_unique<recovery_file>(options_.folder, options_.job, options_.rank, options_.outlives_host);
   return file_->last();
 }
 

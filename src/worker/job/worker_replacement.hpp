@@ -28,7 +28,8 @@ namespace paracel {
 class worker_replacement {
  public:
   struct options {
-    std::string folder{};  ///< of recovery_file; empty: none
+    std::string folder{};        ///< of recovery_file; empty: none
+    bool outlives_host = false;  ///< another host may be where the replacement runs
     std::uint64_t job = 0;
     std::uint32_t rank = 0;
     std::function<void(const std::string&)> warn{};

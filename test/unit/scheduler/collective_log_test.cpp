@@ -307,6 +307,18 @@ TEST_F(KeptState, OneThatCannotBeWrittenIsNeverReplacedByTheOneBefore) {
   }
 }
 
+TEST_F(KeptState, WhatOutlivesTheHostIsReadAsTheOther) {
+  {
+    recovery_file a(folder_, 7, 0, true);
+    a.add_client(11);
+    for (std::uint32_t clock = 1; clock <= 3; ++clock) EXPECT_EQ(a.write(commit(clock, 100)), "");
+  }
+  recovery_file b(folder_, 7, 0, true);
+  EXPECT_EQ(b.last()->clock, 3U);
+  EXPECT_EQ(b.clients(), std::vector<std::uint64_t>{11});
+  EXPECT_THROW(recovery_file("/proc/self/fd", 7, 0, true), error);
+}
+
 TEST_F(KeptState, TheClientsOfAllProcessesAreKnown) {
   recovery_file(folder_, 7, 0).add_client(11);
   recovery_file b(folder_, 7, 0);

@@ -80,6 +80,36 @@ TEST_F(SchedulerThatWaits, AnotherProcessTakesThePlaceOfAWorkerThatDied) {
   EXPECT_EQ(subject->state(), scheduler::phase::done);
 }
 
+TEST_F(SchedulerThatWaits, AReplacementBeginsAtTheNewestCommitThatIsKnownOrLater) {
+  auto beat = worker(2);
+  beat["clock"] = 7;
+  ask(verb::heartbeat, beat);
+  ask(verb::report_death, dead(2));
+  auto next = another(2);
+  next["clock"] = 8;  // it died before its next heartbeat
+  EXPECT_EQ(to(ask(verb::join, next)).result, status::ok);
+  EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["workers"][2]["clock"], 8);
+}
+
+TEST_F(SchedulerThatWaits, AReplacementWhoseStateIsOlderThanWhatCountsEndsTheJob) {
+  for (const bool has_state : {true, false}) {
+    SetUp();
+    auto beat = worker(2);
+    beat["clock"] = 7;
+    ask(verb::heartbeat, beat);
+    ask(verb::report_death, dead(2));
+    auto next = another(2);
+    if (has_state) next["clock"] = 6;
+    EXPECT_NE(to(ask(verb::join, next)).result, status::ok);
+    EXPECT_EQ(subject->state(), scheduler::phase::aborted);
+    EXPECT_EQ(subject->status(), exit_status::worker_lost);
+    EXPECT_EQ(subject->cause(),
+              std::string("worker 2 (pid 702 on h) lost: killed; no other process can replace it: it had committed "
+                          "iteration 7, and the state found in the folder of the run is of ") +
+                  (has_state ? "iteration 6" : "none"));
+  }
+}
+
 TEST_F(SchedulerThatWaits, AfterThatTimeTheJobEndsWithTheCause) {
   ask(verb::report_death, dead(1));
   beat_for(10s, 1);

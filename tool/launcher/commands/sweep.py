@@ -19,6 +19,7 @@ import sys
 import time
 
 from ..common.command_line import name_given, new_parser
+from ..common.durable import sync_folder
 from ..common.exit_status import CONFIG, FAILURE, MEANING, OK, USAGE, Failure, words_of
 from ..common.numbers import positive, seconds, whole_number
 from ..common.output import write_file, write_out
@@ -219,9 +220,12 @@ class Sweep:
     def note(self, row):
         self.finished[name_of(row["settings"])] = row
         with open(os.path.join(self.folder, FINISHED), "a", encoding="utf-8") as file:
+            is_new = file.tell() == 0
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        if is_new:
+            sync_folder(self.folder)
 
     # -- running
 

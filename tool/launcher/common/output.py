@@ -6,6 +6,7 @@ import select
 import threading
 import time
 
+from .durable import write_durably
 from .exit_status import FAILURE, Failure
 
 CHUNK = select.PIPE_BUF     # bytes in a write: atomic on a pipe
@@ -30,18 +31,10 @@ def write_quietly(fd, data):
 
 
 def write_file(path, pieces):
-    """Writes texts and bytes to a file, which appears as a whole. Raises Failure."""
-    temporary = f"{path}.{os.getpid()}.tmp"
+    """As write_durably. Raises Failure."""
     try:
-        with open(temporary, "wb") as file:
-            for piece in pieces:
-                file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "replace"))
-        os.replace(temporary, path)
+        write_durably(path, pieces)
     except OSError as error:
-        try:
-            os.unlink(temporary)
-        except OSError:
-            pass
         raise Failure(FAILURE, f"{path} cannot be written: {error.strerror}") from None
 
 

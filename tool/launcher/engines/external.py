@@ -12,6 +12,7 @@ import re
 import stat
 import time
 
+from ..common.durable import write_durably
 from ..common.exit_status import FAILURE, USAGE, Failure
 from .hosts import is_loopback, own_address
 
@@ -87,9 +88,7 @@ class External:
         Failure."""
         self.key = self.key or os.path.join(folder, name)
         try:
-            fd = os.open(self.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(fd, "w", encoding="ascii") as file:
-                file.write(os.urandom(KEY_DIGITS // 2).hex())
+            write_durably(self.key, [os.urandom(KEY_DIGITS // 2).hex()], 0o600, replaces=False)  # others may wait for it
             return
         except FileExistsError:
             pass

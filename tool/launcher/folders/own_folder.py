@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 
+from ..common.durable import write_durably
+
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -53,13 +55,10 @@ class OwnFolder:
         return fd
 
     def write(self, name, text):
-        """Writes a file atomically, readable by its owner only."""
+        """Writes a file as write_durably does, readable by its owner only. Raises OSError."""
         temporary = name + ".tmp"
         self.remove(temporary)
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=self.fd)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        write_durably(name, [text], 0o600, self.fd, temporary)
 
     def remove(self, name):
         try:
