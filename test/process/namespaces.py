@@ -32,9 +32,16 @@ def run(*command):
 
 
 def join_by_cable(tools, hosts):
-    """Two hosts with names, addresses and commands to `enter` them: a virtual cable between their eth0."""
-    a, b = hosts
-    run(tools["ip"], "link", "add", "eth0", "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", b.name)
+    """Hosts with names, addresses and commands to `enter` them: a virtual cable between the eth0 of two; of more, the first one's
+    is a bridge, with a cable to each other one."""
+    a, *others = hosts
+    ports = ["eth0"] if len(others) == 1 else [f"port{i}" for i in range(len(others))]
+    if len(others) > 1:
+        run(*a.enter, tools["ip"], "link", "add", "eth0", "type", "bridge")
+    for port, other in zip(ports, others):
+        run(tools["ip"], "link", "add", port, "netns", a.name, "type", "veth", "peer", "name", "eth0", "netns", other.name)
+        if len(others) > 1:
+            run(*a.enter, tools["ip"], "link", "set", port, "master", "eth0", "up")
     for host in hosts:
         run(*host.enter, tools["ip"], "address", "add", host.address + "/24", "dev", "eth0")
         run(*host.enter, tools["ip"], "link", "set", "eth0", "up")

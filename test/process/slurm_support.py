@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A cluster of Slurm for tests, of Debian's packages: two hosts (network namespaces, as in test_two_hosts.py) with a slurmd
-each, a slurmctld on the first one, and a munged with a key of its own."""
+"""A cluster of Slurm for tests, of Debian's packages: two hosts or three (network namespaces, as in test_two_hosts.py) with a
+slurmd each, a slurmctld on the first one, and a munged with a key of its own."""
 import os
 import re
 import signal
@@ -40,28 +40,29 @@ SlurmdTimeout=5
 InactiveLimit=0
 KillWait={kill_wait}
 AccountingStorageType=accounting_storage/none
-NodeName=n1 NodeHostname={a.name} NodeAddr={a.address} CPUs=2 RealMemory=500
-NodeName=n2 NodeHostname={b.name} NodeAddr={b.address} CPUs=2 RealMemory=500
-PartitionName=all Nodes=n1,n2 Default=YES MaxTime=60 OverSubscribe=FORCE:8
+{nodes}
+PartitionName=all Nodes=n[1-{count}] Default=YES MaxTime=60 OverSubscribe=FORCE:8
 """
 
 
 class Cluster:
-    def __init__(self, folder):
+    def __init__(self, folder, hosts=2):
         self.folder = os.path.join(folder, "slurm")
         os.mkdir(self.folder, 0o755)
-        self.hosts = [Host(0), Host(1)]
+        self.hosts = [Host(i) for i in range(hosts)]
         self.daemons = {}
         self.config = os.path.join(self.folder, "slurm.conf")
         self.environment = {"SLURM_CONF": self.config}
 
     def open(self):
-        a, b = self.hosts
+        a = self.hosts[0]
         for host in self.hosts:
             host.open(self.folder)
         join_by_cable(TOOLS, self.hosts)
         with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(a=a, b=b, folder=self.folder, kill_wait=KILL_WAIT))
+            nodes = "\n".join(f"NodeName=n{i} NodeHostname={host.name} NodeAddr={host.address} CPUs=2 RealMemory=500"
+                              for i, host in enumerate(self.hosts, 1))
+            file.write(CONFIG.format(a=a, nodes=nodes, count=len(self.hosts), folder=self.folder, kill_wait=KILL_WAIT))
         os.mkdir(os.path.join(self.folder, "state"))
         key = os.path.join(self.folder, "munge.key")
         with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
@@ -72,7 +73,7 @@ class Cluster:
                    [f"--{option}={self.folder}/{name}" for option, name in names.items()])
         wait_until(lambda: os.path.exists(f"{self.folder}/munge.socket"), 10)
         self.start("slurmctld", [*a.enter, TOOLS["slurmctld"], "-D", "-c"])
-        for number in (0, 1):
+        for number in range(len(self.hosts)):
             self.start_slurmd(number)
         if not self.wait_for_nodes():
             raise RuntimeError("the nodes do not come up: " + self.ask("sinfo", "-N", "-l"))
@@ -83,20 +84,22 @@ class Cluster:
                                                   env={**os.environ, **self.environment})
 
     def start_slurmd(self, number):
-        """The second one has a /tmp of its own, in which the test's folder is where it is on the first one."""
+        """All but the first one have a /tmp of their own, in which the test's folder is where it is on the first one."""
         command = [*self.hosts[number].enter, TOOLS["slurmd"], "-D", "-N", f"n{number + 1}"]
-        if number == 1:
+        if number != 0:
             shared = os.path.dirname(self.folder)
-            self.other_tmp = os.path.join(self.folder, "tmp")
-            inside = os.path.join(self.other_tmp, os.path.relpath(shared, "/tmp"))
+            tmp = os.path.join(self.folder, f"tmp{number}")
+            inside = os.path.join(tmp, os.path.relpath(shared, "/tmp"))
             os.makedirs(inside, 0o1777, exist_ok=True)
             command = [TOOLS["unshare"], "--mount", "sh", "-c",
-                       f'mount --bind {shared} {inside} && mount --rbind {self.other_tmp} /tmp && exec "$@"', "sh", *command]
+                       f'mount --bind {shared} {inside} && mount --rbind {tmp} /tmp && exec "$@"', "sh", *command]
+            self.other_tmp = tmp
         self.start(f"slurmd{number}", command)
 
     def wait_for_nodes(self):
         # A node that was down and answers again is asked by slurmctld once in a while.
-        return wait_until(lambda: self.ask("sinfo", "-h", "-o", "%T %D").split() in (["idle", "2"], ["allocated", "2"]), 60, 0.2)
+        ready = [[state, str(len(self.hosts))] for state in ("idle", "allocated")]
+        return wait_until(lambda: self.ask("sinfo", "-h", "-o", "%T %D").split() in ready, 60, 0.2)
 
     def ask(self, *words):
         done = subprocess.run([*self.hosts[0].enter, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL,

@@ -27,7 +27,7 @@ class Host:
     """A network namespace and a host name, held by a sleeping process; an sshd inside."""
 
     def __init__(self, number):
-        self.name = f"prc{os.getpid()}{'ab'[number]}"
+        self.name = f"prc{os.getpid()}{'abc'[number]}"
         self.address = f"{NET}.{number + 1}"
         self.processes = []
 

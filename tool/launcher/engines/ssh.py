@@ -47,15 +47,18 @@ class Hosts:
         self.of_worker, self.spare = slots[:options.wnum], slots[options.wnum:]
 
     def move(self, rank):
-        """The next process of this worker starts on another host, if one has a free slot."""
+        """The next process of this worker starts on another host, if one has a free slot. Returns: otherwise the host where it
+        starts again; None if it starts on another one, or all are on this one."""
         if not self.of_worker:  # all processes are on this host
-            return
+            return None
         old = self.of_worker[rank]
         new = next((host for host in self.spare if host != old), None)
-        if new is not None:
-            self.spare.remove(new)
-            self.spare.append(old)
-            self.of_worker[rank] = new
+        if new is None:
+            return old
+        self.spare.remove(new)
+        self.spare.append(old)
+        self.of_worker[rank] = new
+        return None
 
     def is_here(self, host):
         return host is None or host not in self.login

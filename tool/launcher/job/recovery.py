@@ -270,7 +270,9 @@ class Recovery:
             return
         self.restarts -= 1
         if child.pid in self.silent or lost_its_host(child):
-            self.plan.hosts.move(rank)
+            same = self.plan.hosts.move(rank)
+            if same is not None:
+                job.terminal.say(f"no other host has a free slot for worker {rank}: it is started on {same} again")
         new = next(c for c in self.plan.make_workers(job.address) if c.index == rank)
         new.joined_before = job.nodes.get(("worker", rank))
         job.spawn(new)
