@@ -3,6 +3,7 @@
 """Jobs whose processes are started by anything (-m external, prun.py join): in any order, with one variable and a key's file;
 the results have the bits of other jobs. Who is missing, which address was tried, and what a second process of a place does is
 said."""
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from observed import assert_json  # noqa: E402
 from process_support import (LR, PRUN, PACED, JobTest, clean_environment, main, patient, read_bytes, wait_until)  # noqa: E402
 
 
@@ -153,6 +155,45 @@ class External(JobTest):
         self.assertEqual(run.wait(), 0, run.err())
         self.assert_ended(*joined)
         self.assertFalse(os.path.exists(found[2]))
+
+    def test_each_line_of_what_joins_is_an_object_if_that_is_asked_for(self):
+        run = self.paced("objects.json", "-w", "2", "-p", "2", "--replicas", "2", "--log-format", "json", output="objects/",
+                         rounds=3000)
+        job = json.loads(run.err().splitlines()[0])["run"]
+        self.assertIn("prun.py join --log-format json server ", run.err())
+        servers = [self.join("--log-format", "json", "server", "--index", str(i)) for i in range(2)]
+        worker, plain = self.join("worker", "--log-format", "json"), self.join("worker")
+        self.said(run, "round 1/")
+        pid = int(re.search(r"pid (\d+)", servers[1].text())[1])
+        self.assertNotEqual(pid, servers[1].process.pid)
+        servers[1].kill()  # its parent, which makes objects
+        self.assertTrue(wait_until(lambda: not os.path.exists(f"/proc/{pid}/exe"), 10), "its process is still there")
+        second = self.join("--log-format", "json", "server", "--index", "1")
+        self.said(run, "2 replicas of everything exist again")
+        self.touch(self.enough)
+        self.assertEqual(run.wait(), 0, run.err() + worker.text())
+        self.assert_ended(servers[0], second, worker, plain)
+        for number, one in ((0, servers[0]), (1, servers[1]), (1, second)):
+            assert_json(self, one.text(), job, "server", number)
+        lines = [json.loads(line) for line in worker.text().splitlines()]
+        self.assertEqual({(line["role"], line["run"]) for line in lines}, {("worker", job)})
+        place = next(i for i, line in enumerate(lines) if re.match(r"prun\.py: worker \d of ", line["message"]))
+        index = int(lines[place]["message"].split()[2])
+        self.assertEqual({line["index"] for line in lines[:place]} - {None}, set(), "it is not known yet")
+        self.assertEqual({line["index"] for line in lines[place:]}, {index})
+        first = worker if index == 0 else plain
+        self.assertIn("objective", first.text())
+
+    def test_of_objects_too_signals_and_statuses_are_those_of_the_process(self):
+        nobody = self.join("--log-format", "json", "worker", "--index", "3", "--wait", "0.1")
+        self.assertEqual(nobody.wait(), 12, nobody.text())
+        last = json.loads(nobody.text().splitlines()[-1])
+        self.assertEqual((last["level"], last["role"], last["index"]), ("error", "worker", 3))
+        self.assertIn("no place in", last["message"])
+        waiting = self.join("--log-format", "json", "worker")
+        self.assertTrue(wait_until(lambda: "waits for" in waiting.text(), 20))
+        waiting.kill(signal.SIGTERM)
+        self.assertIn(waiting.wait(), (143, -15))
 
     # -- deaths
 

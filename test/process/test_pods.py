@@ -138,7 +138,7 @@ class Pods(JobTest):
         self.assertEqual(len(cluster.failures), 5)
 
     def test_a_job_is_observed_as_on_one_host(self):
-        """What servers and workers print is in the logs of their pods, as they print it."""
+        """Each line in the log of each pod is an object."""
         cluster = self.cluster(*observed.options("metrics"), volume=("metrics",))
         self.start_all(cluster)
         folder = os.path.join(cluster.volume, "paracel", "trial", "paracel_runs")
@@ -147,6 +147,12 @@ class Pods(JobTest):
         job = observed.wait_for_metrics(self, run, metrics, 2, 2, cluster.pod("scheduler").enter)
         self.finish(cluster)
         observed.assert_json(self, cluster.pod("scheduler").said(), job, "launcher")
+        for role in ("server", "worker"):
+            for i in range(2):
+                said = cluster.pod(role, i).said()
+                observed.assert_json(self, said, job, role, i)
+                self.assertRegex(said, rf'"message": "prun.py: {role} s?{i} of trial-scheduler-0.trial:')
+        self.assertIn('"message": "objective ', cluster.pod("worker", 0).said())
         hosts = [f"trial-{role}-{i}" for role in ("server", "worker") for i in range(2)]
         observed.assert_recorded(self, run, metrics, 2, 2, hosts)
 

@@ -113,7 +113,7 @@ class External:
 
     def begin(self, job):
         """The scheduler is there."""
-        for line in self.commands(job.options.snum, job.options.wnum):
+        for line in self.commands(job.options.snum, job.options.wnum, job.options.log_format):
             job.terminal.say(line, matters=True)
         job.deadlines["missing"] = time.monotonic() + self.pause
 
@@ -122,12 +122,13 @@ class External:
         self.pause *= 2
         job.deadlines["missing"] = now + self.pause
 
-    def commands(self, servers, workers):
+    def commands(self, servers, workers, log_format="text"):
         """What to run for the others, in lines."""
         variables = f"{VARIABLE}='{self.where}' {KEY_VARIABLE}='{self.key}'"
         yield "start each of them anywhere, in any order, with"
-        yield f"  {variables} prun.py join server    # {servers} of these"
-        yield f"  {variables} prun.py join worker    # {workers} of these"
+        option = "--log-format json " if log_format == "json" else ""
+        yield f"  {variables} prun.py join {option}server    # {servers} of these"
+        yield f"  {variables} prun.py join {option}worker    # {workers} of these"
 
 
 def check_key(path):

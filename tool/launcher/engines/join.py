@@ -42,6 +42,9 @@ def parse_command(arguments):
                         help="of a server: another folder from which it may load plug-ins")
     parser.add_argument("--advertise", default="", metavar="HOST",
                         help="of a server: the name or address by which the others reach it, if it cannot see that itself")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text",
+                        help="json: each line that the process prints is a JSON object with time, level, role, index, run and "
+                             "message (default text)")
     parser.add_argument("--alive", action="store_true",
                         help="only ask the scheduler whether it hears this server or worker: the status is 1 if not")
     # Options may stand on either side of the role; those after the program are its own.
@@ -218,6 +221,10 @@ def join_command(arguments):
     if options.alive:
         check_alive(Joining(options, where))
         return OK
+    tell_index = None
+    if options.log_format == "json":
+        from .json_child import as_child
+        tell_index = as_child(where.id(), options.role, options.index)
     if options.words:
         find_program(options.words[0])  # before the wait
     address, (index, workers, settings) = Joining(options, where).wait()
@@ -228,10 +235,15 @@ def join_command(arguments):
     if options.role == "server":
         environment.update(settings["server_variables"])
         command = server_command(options, address, where.id(), index, settings)
+        command += ["--parent", str(os.getppid())] if tell_index is not None else []
     else:
         info = f"paracel1;{where.id()};{address}"
         environment.update(settings["worker"], PARACEL_RENDEZVOUS=info, PARACEL_RANK=str(index), PARACEL_SIZE=str(workers))
+        if tell_index is not None:
+            environment["PARACEL_PARENT"] = str(os.getppid())
         command = worker_command(options, info, settings)
+    if tell_index is not None:
+        tell_index(index)
     say(f"{options.role} {'s' * (options.role == 'server')}{index} of {where}, pid {os.getpid()}")
     sys.stdout.flush()
     try:

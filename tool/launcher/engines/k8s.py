@@ -112,9 +112,9 @@ class Manifests:
         return f"{self.scheduler_host()}:{PORT}#{self.id}"
 
     def command(self, role):
-        if role != "scheduler":
-            return [BIN + "/prun.py", "join", role]
         o = self.options
+        if role != "scheduler":
+            return [BIN + "/prun.py", "join", *(["--log-format", "json"] if o.log_format == "json" else []), role]
         words = [BIN + "/prun.py", *o.kept, "-m", "external", "--rendezvous", self.rendezvous(), "--output-dir", RUN]
         if o.checkpoint_dir:
             words += ["--checkpoint-dir", CHECKPOINTS, "--resume-newest"]

@@ -526,7 +526,8 @@ class Plan:
             write_out(" ".join(words) + "\n")
         if self.external:
             self.external.key = self.key_file()
-            write_out("\n".join(self.external.commands(self.options.snum, self.options.wnum)) + "\n")
+            write_out("\n".join(self.external.commands(self.options.snum, self.options.wnum,
+                                                         self.options.log_format)) + "\n")
 
     def remove_kept(self):
         if self.options.worker_wait and self.run_lock is not None:
