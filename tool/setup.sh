@@ -17,8 +17,8 @@ build_packages=(
   python3
 )
 data_packages=(python3-sklearn)  # only its data sets are used; without it data is generated
-test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev procps strace python3-numpy python3-scipy
-               python3-yaml python3-dev python3-pip python3-venv)
+test_packages=(libgtest-dev libgmock-dev clang clang-format clang-tidy libclang-rt-14-dev procps python3-numpy python3-scipy
+               strace python3-yaml python3-dev python3-pip python3-venv)
 bench_packages=(python3-numpy python3-scipy python3-sklearn python3-igraph liblinear-tools libopenblas0-pthread mawk)
 fresh_packages=(mmdebstrap)
 long_packages=(dpkg-dev lintian doxygen zsh groff iproute2 openssh-server openssh-client python3-torch python3-numba chromium
