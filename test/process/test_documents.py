@@ -103,6 +103,16 @@ class Documents(JobTest):
         for name in names:
             self.assertLessEqual(set(name.split("::")), known, name)
 
+    def test_tests_that_a_page_names_exist(self):
+        there = {os.path.basename(path) for path in glob.glob("test/**/*.*", root_dir=SOURCE, recursive=True)}
+        pages = ["README.md", *(path for top in ("doc", "src", "server", "tool", "test", "alg")
+                                for path in glob.glob(f"{top}/**/*.md", root_dir=SOURCE, recursive=True))]
+        named = {(page, name) for page in pages for name in re.findall(
+            r"`(?:\w+/)*(test_\w+\.py|\w+_test\.(?:cpp|py)|fuzz_\w+)`", text_of(page))}
+        self.assertGreater(len(named), 60)
+        for page, name in sorted(named):
+            self.assertIn(name + ".cpp" * name.startswith("fuzz_"), there, page)
+
     def test_every_sample_is_compared(self):
         for page in PAGES:
             text = text_of(page)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -269,6 +270,35 @@ class Slurm(JobTest):
         self.assertTrue(any(line.startswith("objective ") for line in said), said)  # of worker 0, as it was written
         observed.assert_json_logs(self, run, mark, 4, 2)
         observed.assert_recorded(self, run, metrics, 4, 2, [host.name for host in self.cluster.hosts])
+
+    def test_what_the_page_says_from_a_clone_to_the_result(self):
+        """The lines of doc/operations.md, word for word, on the first host, which is the login node here."""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        for name, path in (("prun.py", PRUN), ("build", BUILD), ("training.dat", os.path.join(self.folder, "training.dat"))):
+            os.symlink(path, os.path.join(folder, name))
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            config = re.search(r"<!-- file: cfg\.json -->\n```json\n(.*?)```", file.read(), re.S)[1]
+        with open(os.path.join(folder, "cfg.json"), "w", encoding="utf-8") as file:
+            file.write(config)
+        with open(os.path.join(SOURCE, "doc", "operations.md"), encoding="utf-8") as file:
+            lines = re.findall(r"^    (\S.*?) *(?:#.*)?$", file.read().split("\n## Slurm\n", 1)[1].split("\n## ", 1)[0], re.M)
+        self.assertEqual([line.split()[0] for line in lines], ["./prun.py", "squeue", "cat"])
+
+        def enter(line):
+            return subprocess.run([*self.cluster.hosts[0].enter, "sh", "-c", line], capture_output=True, text=True, check=False,
+                                  stdin=subprocess.DEVNULL, cwd=folder, env=self.environment())
+        begin = time.monotonic()
+        submitted = enter(lines[0])
+        self.assertEqual(submitted.returncode, 0, submitted.stderr)
+        job = submitted.stdout.strip()
+        self.addCleanup(self.cancel, int(job))
+        after = time.monotonic()
+        self.assertRegex(enter(lines[1]).stdout, rf"(?m)^ +{job} ")
+        self.output = os.path.join(folder, f"slurm-{job}.out")
+        self.assertEqual(self.cluster.wait_for_end(int(job)), ("COMPLETED", "0:0", "0"), self.said())
+        print(f"submitted in {after - begin:.1f} s, completed after {time.monotonic() - after:.1f} s more")
+        self.assertIn("objective ", enter(lines[2].replace("NUMBER", job)).stdout)
+        self.assertTrue(os.path.getsize(os.path.join(folder, "result", "lr_theta_0")))
 
     def test_the_example_script(self):
         folder = tempfile.mkdtemp(dir=self.folder)

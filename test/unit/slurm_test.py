@@ -3,7 +3,9 @@
 """What the launcher reads of Slurm, and makes for it, without a cluster. test/process/test_slurm.py has one."""
 import argparse
 import os
+import signal
 import sys
+import tempfile
 import time
 import unittest
 from unittest import mock
@@ -11,9 +13,12 @@ from unittest import mock
 SOURCE = os.environ.get("PARACEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 
-from launcher.common.exit_status import USAGE, Failure  # noqa: E402
+from launcher.common.exit_status import USAGE, WORKER_LOST, Failure  # noqa: E402
 from launcher.engines import before_limit, slurm  # noqa: E402
 from launcher.engines.sbatch import without_sbatch  # noqa: E402
+from launcher.job.ending import has_lost_its_node, status_of  # noqa: E402
+from launcher.job.plan import Child  # noqa: E402
+from launcher.job.recovery import exited, lost_its_host  # noqa: E402
 
 
 class Reading(unittest.TestCase):
@@ -60,6 +65,42 @@ class Submitting(unittest.TestCase):
         rest = ["-m", "slurm", "-w", "4", "lr", "--sbatch", "of the program"]
         for given in (["--sbatch", "-N 2"], ["--sbatch=-N 2"], ["--sbatch", ""]):
             self.assertEqual(without_sbatch(["-c", "a b.json", *given, *rest]), ["-c", "a b.json", *rest])
+
+
+class LostNodes(unittest.TestCase):
+    """srun says so, whatever its status is."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.log = os.path.join(folder.name, "worker_2.log")
+
+    def child(self, text, before="", by="srun", host="n2"):
+        with open(self.log, "w", encoding="utf-8") as file:
+            file.write(before + text)
+        child = Child("worker", 2, [], self.log, host=host)
+        child.by, child.log_begins, child.pid = by, len(before), 7
+        child.ended = os.waitid_result((7, 0, signal.SIGCHLD, 0, os.CLD_EXITED))
+        child.lost_node = has_lost_its_node(child)
+        return child
+
+    def test_an_srun_that_says_it_has_not_exited_by_itself(self):
+        for text in ("srun: error: Node failure on n2\n", '{"message": "srun: error: Node failure on n2"}\n',
+                     "x" * 5000 + "\nsrun: error: Node failure on n2\nsrun: error: more\n"):
+            child = self.child(text)
+            self.assertTrue(child.lost_node)
+            self.assertFalse(exited(child))
+            self.assertTrue(lost_its_host(child))
+            self.assertEqual(status_of(child), (WORKER_LOST, "worker 2 (on n2, by srun, pid 7) has lost its node, as Slurm says"))
+
+    def test_what_an_earlier_process_or_another_command_has_said_does_not_count(self):
+        words = "srun: error: Node failure on n2\n"
+        for child in (self.child("result\n", before=words), self.child(words, by="ssh"), self.child(words, host=None),
+                      self.child("srun: error: Unable to create step\n"), self.child("")):
+            self.assertFalse(child.lost_node)
+            self.assertTrue(exited(child))
+        os.unlink(self.log)
+        self.assertFalse(has_lost_its_node(child))
 
 
 class Limits(unittest.TestCase):

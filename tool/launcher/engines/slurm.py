@@ -4,6 +4,8 @@ The processes on prun.py's own node are started directly; each on another node i
 
     prun.py --> srun --overlap --> slurmd --> sh: ignores the signals that announce the end, and becomes the process
 
+A srun whose node is down says so in the process's log, and exits with any status (job/ending.py).
+
 A step for each process, and not one for each role, because then its output arrives as it was written (`srun --label` completes
 lines), its exit status is its own, and a replacement is started like the first. Not --exact: steps that overlap with --exact are
 given the same cores. So all processes of a node share what the allocation has there, as on one host.

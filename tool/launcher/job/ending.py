@@ -35,6 +35,18 @@ def last_lines(path):
         return None
 
 
+def has_lost_its_node(child):
+    """Whether the srun of this child has ended because Slurm counts the node as down."""
+    if child.host is None or child.by != "srun":
+        return False
+    try:
+        with open(child.log, "rb") as file:
+            file.seek(max(child.log_begins, file.seek(0, os.SEEK_END) - (4 << 10)))
+            return b"srun: error: Node failure on " in file.read()
+    except OSError:
+        return False
+
+
 def next_step(text, command):
     """How to find the cause of a death that its log may not explain, or None. `text`: how the process ended. `command`: a job in
     one process."""
@@ -58,6 +70,8 @@ def status_of(child, joined=False):
     if ended.si_code != os.CLD_EXITED:
         return lost, f"{child.name()} was killed by {signal_name(ended.si_status)}"
     code = ended.si_status
+    if child.lost_node:
+        return lost, f"{child.name()} has lost its node, as Slurm says"
     text = f"{child.name()} exited with status {code}"
     if child.mpirun:
         _, words = child.first_failure or (None, None)

@@ -14,7 +14,7 @@ from ..engines.ssh import LifeLine, Startups
 from ..folders.run_directory import NOTE, write_note
 from ..programs.program import DEFAULT_SIGNALS
 from .checkpoints import event_text
-from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, finish, last_lines, next_step, status_of
+from .ending import ENDING_SIGNALS, READER_LIMIT, deliver, finish, has_lost_its_node, last_lines, next_step, status_of
 from .logs import Logs
 from .orphans import become_subreaper, reap, signal_orphans
 from .pipes import Pipes
@@ -77,6 +77,7 @@ class Job:
         environment.update(self.plan.key_environment(child.mpirun))
         environment.update(child.environment)
         out = err = self.files.open(child.log)
+        child.log_begins = os.fstat(out).st_size
         ends = [out, os.open(os.devnull, os.O_RDONLY)]  # of the process
         devnull = ends[1]
         reader = None
@@ -284,7 +285,8 @@ class Job:
             self.recovery.answered(child)
             self.stop_when_all_left()
             return
-        clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0
+        child.lost_node = has_lost_its_node(child)
+        clean = child.ended.si_code == os.CLD_EXITED and child.ended.si_status == 0 and not child.lost_node
         if self.stopping:
             if self.cause is None and not clean and not self.interrupts and child.role != "scheduler":
                 status, text = status_of(child)
@@ -322,7 +324,7 @@ class Job:
         if self.done or self.stopping or not any(role == "worker" for role, _ in self.nodes):
             return None
         return next((c for c in self.children if c.role == "worker" and not c.mpirun and c.ended and c.index not in self.left
-                     and c.ended.si_code == os.CLD_EXITED and c.ended.si_status == 0), None)
+                     and c.ended.si_code == os.CLD_EXITED and c.ended.si_status == 0 and not c.lost_node), None)
 
     def suspect_early_ends(self):
         """The event that the worker has left may still be in the pipe."""

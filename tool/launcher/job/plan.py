@@ -51,6 +51,8 @@ class Child:
         self.mpirun = mpirun
         self.host = host           # another one on which an ssh or srun runs the process
         self.by = "ssh"
+        self.log_begins = 0        # bytes that were in its log before
+        self.lost_node = False     # says srun, which then exits with any status, also 0
         self.keeps = lambda variable: True  # whether it gets that of this process's environment
         self.end_signal = signal.SIGTERM  # asks it to end
 

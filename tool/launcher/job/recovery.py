@@ -32,13 +32,15 @@ SRUN_LIMIT = 1.0             # seconds in which srun ends its step, if its node 
 
 
 def exited(child):
-    """Whether it exited by itself, rather than being killed, or cut off from its ssh."""
-    return child.ended.si_code == os.CLD_EXITED and not (child.host is not None and child.ended.si_status > 128)
+    """Whether it exited by itself, rather than being killed, or cut off from its ssh or its node."""
+    return child.ended.si_code == os.CLD_EXITED and not (
+        child.lost_node or child.host is not None and child.ended.si_status > 128)
 
 
 def lost_its_host(child):
     """Whether the host on which it ran is perhaps gone."""
-    return child.by == "ssh" and child.ended.si_code == os.CLD_EXITED and child.ended.si_status == LOST_CONNECTION
+    return child.lost_node or (child.by == "ssh" and child.ended.si_code == os.CLD_EXITED
+                               and child.ended.si_status == LOST_CONNECTION)
 
 
 def continues(answer):
