@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -39,6 +40,7 @@ Function* original(const char* name) noexcept {
 struct c_library {
   decltype(::accept)* accept = original<decltype(::accept)>("accept");
   decltype(::accept4)* accept4 = original<decltype(::accept4)>("accept4");
+  decltype(::connect)* connect = original<decltype(::connect)>("connect");
   decltype(::recv)* recv = original<decltype(::recv)>("recv");
   decltype(::close)* close = original<decltype(::close)>("close");
 };
@@ -66,24 +68,48 @@ constexpr std::size_t box_overhead = 16;
 // The descriptor from which this thread has received last.
 thread_local int received_from = -1;
 
-/// The address of a listening socket, as ZeroMQ writes it; empty: of another kind.
-std::string address_of(int listener) {
-  sockaddr_storage name{};
-  socklen_t size = sizeof name;
-  if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) != 0) return {};
-  if (name.ss_family == AF_UNIX) {
-    const auto& local = reinterpret_cast<const sockaddr_un&>(name);
-    std::string path(local.sun_path, size - offsetof(sockaddr_un, sun_path));
+/// As ZeroMQ writes an address; empty: of another kind.
+std::string address_text(const sockaddr* name, socklen_t size) {
+  if (name->sa_family == AF_UNIX) {
+    const auto* const local = reinterpret_cast<const sockaddr_un*>(name);
+    std::string path(local->sun_path, size - offsetof(sockaddr_un, sun_path));
     if (!path.empty() && path.front() == '\0') path.front() = '@';
     return "ipc://" + path.substr(0, path.find('\0'));
   }
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&name), size, host, sizeof host, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    return {};
-  const bool six = name.ss_family == AF_INET6;
+  if (getnameinfo(name, size, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) return {};
+  const bool six = name->sa_family == AF_INET6;
   return std::string("tcp://") + (six ? "[" : "") + host + (six ? "]:" : ":") + port;
+}
+
+/// Of a listening socket.
+std::string address_of(int listener) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &size) != 0) return {};
+  return address_text(reinterpret_cast<const sockaddr*>(&name), size);
+}
+
+/// By which port a name of a host is known: what it resolves to is known when ZeroMQ connects, each time anew.
+std::string any_host_of(const std::string& address) {
+  return "tcp://*" + address.substr(std::min(address.rfind(':'), address.size()));
+}
+
+/// The address to which a socket is to be connected, as `address_text` has it then; one with a name is `any_host_of`.
+std::string target_of(const std::string& address) {
+  if (!address.starts_with("tcp://")) return address;
+  const auto colon = std::min(address.rfind(':'), address.size());
+  auto host = address.substr(6, colon - 6);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const auto port = address.substr(std::min(colon + 1, address.size()));
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return any_host_of(address);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(found, &freeaddrinfo);
+  return address_text(found->ai_addr, found->ai_addrlen);
 }
 
 /// By the credentials that the system keeps of a local connection's other end. Root may do what it likes anyway.
@@ -110,6 +136,38 @@ class guarded_connections {
     auto address = bind();
     addresses_.insert_or_assign(address, bound{guard, is_encrypted});
     return address;
+  }
+  void expect(const guard_pointer& guard, std::string target, bool is_encrypted) {
+    const std::lock_guard lock(binding_);
+    targets_.emplace(std::move(target), bound{guard, is_encrypted});
+  }
+  void forget_target(const std::string& target, const connection_guard* of) noexcept {
+    const std::lock_guard lock(binding_);
+    const auto [begin, end] = targets_.equal_range(target);
+    const auto at = std::find_if(begin, end, [&](const auto& one) { return one.second.guard.get() == of; });
+    if (at != end) targets_.erase(at);
+  }
+  /// ZeroMQ is about to connect this socket. What it receives is limited as on a connection that is accepted.
+  void opens(int fd, const sockaddr* address, socklen_t size) noexcept try {
+    const auto text = address_text(address, size);
+    if (text.empty()) return;
+    std::optional<bound> to;
+    {
+      const std::lock_guard lock(binding_);
+      auto at = targets_.find(text);
+      if (at == targets_.end()) at = targets_.find(any_host_of(text));
+      if (at == targets_.end()) return;  // of another user of libzmq
+      to = at->second;
+    }
+    auto limits = to->guard->limits_.message;
+    if (to->is_encrypted) limits.handshake_commands = 2;
+    const std::lock_guard lock(mutex_);
+    connection c{.watch = inbound_watch(limits), .guard = to->guard, .is_encrypted = to->is_encrypted};
+    c.waits = false;
+    c.to = text;
+    watched_.insert_or_assign(fd, std::move(c));
+    mark(fd, true);
+  } catch (const std::bad_alloc&) {  // it is not limited
   }
   /// Unless it has been bound again by another guard.
   void forget(const std::string& address, const connection_guard* of) noexcept {
@@ -171,6 +229,7 @@ class guarded_connections {
     if (!is_marked(fd)) return true;
     const char* why = "its messages have too many parts or bytes, or are not ZMTP 3";
     guard_pointer guard;
+    std::string opened_to;
     bool is_kept = false;
     {
       const std::lock_guard lock(mutex_);
@@ -187,10 +246,11 @@ class guarded_connections {
         if (c.is_encrypted && !c.watch.is_established())
           why = "it does not begin as a member of the job does, encrypted";
         guard = c.guard;
-        remove(at);
+        opened_to.swap(c.to);
+        remove(at, !opened_to.empty());
       }
     }
-    say(guard, why);
+    say(guard, why, opened_to);
     return is_kept;
   }
   /// The connection of which bytes have been received last, on this thread, has this key from now on.
@@ -210,6 +270,7 @@ class guarded_connections {
   bool takes_part(const void* key, std::size_t bytes, bool has_more, bool is_command) noexcept {
     const char* why = "its messages have too many parts or bytes";
     guard_pointer guard;
+    std::string opened_to;
     bool is_kept = false;
     {
       const std::lock_guard lock(mutex_);
@@ -226,10 +287,14 @@ class guarded_connections {
         is_kept = !c.is_dropped;
       } else {
         guard = c.guard;
+        try {
+          opened_to = c.to;
+        } catch (const std::bad_alloc&) {  // it is said without
+        }
         drop(*at);
       }
     }
-    say(guard, why);
+    say(guard, why, opened_to);
     return is_kept;
   }
   /// Closes a descriptor, which may be used again at once.
@@ -257,6 +322,7 @@ class guarded_connections {
     const void* key = nullptr;       // of what it sends, once it is encrypted
     unfinished_message decrypted{};  // of which parts have been decrypted
     std::uint64_t counted = 0;       // of its bytes in unfinished_
+    std::string to{};                // the address to which it was opened; empty: it was accepted
   };
   using table = std::unordered_map<int, connection>;
   struct bound {
@@ -329,12 +395,13 @@ class guarded_connections {
     drop(*at);
     return at->second.guard;
   }
-  void remove(table::iterator at) noexcept {
+  void remove(table::iterator at) noexcept { remove(at, !at->second.to.empty()); }
+  void remove(table::iterator at, bool was_opened) noexcept {
     auto& c = at->second;
     if (c.waits) without_message_.erase(c.number);
     if (c.key != nullptr) keys_.erase(c.key);
     unfinished_.forget(at->first);
-    --c.guard->connections_;
+    if (!was_opened) --c.guard->connections_;
     mark(at->first, false);
     watched_.erase(at);
   }
@@ -363,14 +430,18 @@ class guarded_connections {
   }
   static int spare() noexcept { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-  static void say(const guard_pointer& guard, const char* why) noexcept {
+  static void say(const guard_pointer& guard, const char* why, const std::string& opened_to = {}) noexcept {
     try {
-      if (guard != nullptr && why != nullptr && guard->dropped_) guard->dropped_(why);
+      if (guard == nullptr || why == nullptr || !guard->dropped_) return;
+      if (opened_to.empty()) return guard->dropped_(why);
+      guard->dropped_("what arrived from " + opened_to + " broke the protocol, had more than " +
+                      std::to_string(guard->limits_.message.most_message_bytes) +
+                      " bytes, or was changed on the way (" + why + "); another one is opened");
     } catch (const std::exception&) {  // this is ZeroMQ's thread
     }
   }
 
-  // Most calls concern connections that this process has opened itself: one load tells.
+  // Other descriptors are of other users of libzmq, and ZeroMQ's own: one load tells.
   [[nodiscard]] bool is_marked(int fd) const noexcept {
     const auto i = static_cast<std::size_t>(fd);
     return i >= most_marks || (marks_[i / 64].load(std::memory_order_acquire) >> i % 64 & 1U) != 0;
@@ -385,9 +456,10 @@ class guarded_connections {
 
   std::mutex binding_;
   std::unordered_map<std::string, bound> addresses_;
-  std::mutex mutex_;                           // of the rest
-  table watched_;                              // by descriptor
-  std::unordered_map<const void*, int> keys_;  // descriptors of encrypted connections
+  std::unordered_multimap<std::string, bound> targets_;  // of connections that are opened
+  std::mutex mutex_;                                     // of the rest
+  table watched_;                                        // by descriptor
+  std::unordered_map<const void*, int> keys_;            // descriptors of encrypted connections
   unfinished_messages unfinished_;
   std::map<std::uint64_t, int> without_message_;  // descriptors, in the order in which they were accepted
   std::uint64_t last_ = 0;
@@ -402,6 +474,10 @@ int guarded_accept(int fd, sockaddr* address, socklen_t* size) {
 }
 int guarded_accept4(int fd, sockaddr* address, socklen_t* size, int flags) {
   return guarded_connections::all().accepted(fd, [=] { return real().accept4(fd, address, size, flags); });
+}
+int guarded_connect(int fd, const sockaddr* address, socklen_t size) {
+  guarded_connections::all().opens(fd, address, size);
+  return real().connect(fd, address, size);
 }
 ssize_t guarded_recv(int fd, void* buffer, std::size_t bytes, int flags) {
   const auto n = real().recv(fd, buffer, bytes, flags);
@@ -431,14 +507,17 @@ int guarded_open(unsigned char* plain, const unsigned char* box, unsigned long l
 }  // namespace
 
 connection_guard::address::~address() {
-  if (!text_.empty()) guarded_connections::all().forget(text_, guard_);
+  if (text_.empty()) return;
+  if (is_target_) guarded_connections::all().forget_target(text_, guard_);
+  else guarded_connections::all().forget(text_, guard_);
 }
 
 void connection_guard::install(const void* member) {
   // Which of these two a build of libzmq calls depends on how it was configured.
   const std::array accepts{redirected_call{"accept", reinterpret_cast<void*>(&guarded_accept)},
                            redirected_call{"accept4", reinterpret_cast<void*>(&guarded_accept4)}};
-  const std::array others{redirected_call{"recv", reinterpret_cast<void*>(&guarded_recv)},
+  const std::array others{redirected_call{"connect", reinterpret_cast<void*>(&guarded_connect)},
+                          redirected_call{"recv", reinterpret_cast<void*>(&guarded_recv)},
                           redirected_call{"close", reinterpret_cast<void*>(&guarded_close)}};
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
@@ -470,7 +549,13 @@ connection_guard::address connection_guard::open(const void* member, const std::
                                                  bool is_encrypted) {
   install(member);
   if (is_encrypted) install_decryption(member);
-  return address(guarded_connections::all().bind(shared_from_this(), bind, is_encrypted), this);
+  return {guarded_connections::all().bind(shared_from_this(), bind, is_encrypted), this, false};
+}
+
+connection_guard::address connection_guard::to(const std::string& target, bool is_encrypted) {
+  auto text = target_of(target);
+  guarded_connections::all().expect(shared_from_this(), text, is_encrypted);
+  return {std::move(text), this, true};
 }
 
 }  // namespace paracel::net

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Protects a process that accepts connections from what anybody may do who can connect, before any message of it is
-// read, in workers, servers, the scheduler and programs for ps-lite alike:
+// Protects a process from what the other ends of its connections may do, before any message of theirs is read, in
+// workers, servers, the scheduler and programs for ps-lite alike. Of connections that it accepts, from anybody who can
+// connect; of those that it opens itself, from a member of the job that sends messages without an end:
 //
 //   what it sends           inspected by an inbound_watch: one that exceeds the limits of a message is dropped before
 //                           ZeroMQ has buffered it; the parts of an encrypted message are counted as each is decrypted
@@ -15,10 +16,10 @@
 //                           one: ZeroMQ would abort the process (ipc) or retry forever (tcp)
 //
 // ZeroMQ limits the time of a handshake itself (zmq_socket.cpp), but has no hook to see the bytes of a connection
-// before they are buffered. So four calls of libzmq to the C library, and two to libsodium, are redirected to this file
+// before they are buffered. So five calls of libzmq to the C library, and two to libsodium, are redirected to this file
 // (library_calls.hpp).
-// They pass on what does not concern a connection that was accepted at one of our addresses: a program may use ZeroMQ
-// itself, with sockets of its own.
+// They pass on what does not concern a connection that was accepted at one of our addresses, or opened to one: a
+// program may use ZeroMQ itself, with sockets of its own.
 #pragma once
 
 #include <cstddef>
@@ -59,11 +60,14 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   class address {
    public:
     address() = default;
-    address(std::string text, const connection_guard* guard) : text_(std::move(text)), guard_(guard) {}
-    address(address&& other) noexcept : text_(std::exchange(other.text_, {})), guard_(other.guard_) {}
+    address(std::string text, const connection_guard* guard, bool is_target)
+        : text_(std::move(text)), guard_(guard), is_target_(is_target) {}
+    address(address&& other) noexcept
+        : text_(std::exchange(other.text_, {})), guard_(other.guard_), is_target_(other.is_target_) {}
     address& operator=(address&& other) noexcept {
       std::swap(text_, other.text_);
       std::swap(guard_, other.guard_);
+      std::swap(is_target_, other.is_target_);
       return *this;
     }
     ~address();
@@ -71,6 +75,7 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
    private:
     std::string text_;
     const connection_guard* guard_ = nullptr;  // may be gone
+    bool is_target_ = false;                   // it is connected to, not bound
   };
 
   /// `bind` binds a ZeroMQ socket and returns the address, as ZeroMQ names it. Connections are guarded from the first
@@ -79,6 +84,10 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   /// redirection, and it cannot be repeated.
   /// `is_encrypted`: nothing but a handshake is let through before a connection has shown that it belongs to the job.
   address open(const void* member, const std::function<std::string()>& bind, bool is_encrypted = false);
+  /// Connections that ZeroMQ opens to this address, from now on and as long as the result lives, have the same limits
+  /// on messages; their number has none. After `install`, and `install_decryption` if they are encrypted. Of a host's
+  /// name all connections to that port of any host are meant. Throws: std::bad_alloc.
+  address to(const std::string& target, bool is_encrypted);
 
  private:
   friend class guarded_connections;

@@ -55,8 +55,8 @@ struct incoming {
 struct transport_limits {
   std::size_t max_message_bytes = std::size_t{1}
                                   << 30;  ///< larger frames are rejected before sending and not accepted on receipt
-  /// Of the messages over ZeroMQ that have not arrived as a whole, of all connections that the process has accepted. 0:
-  /// half of the machine's memory, or one frame if that is larger.
+  /// Of the messages over ZeroMQ that have not arrived as a whole, of all connections of the process. 0: half of the
+  /// machine's memory, or one frame if that is larger.
   std::size_t max_unfinished_bytes = 0;
 };
 

@@ -36,10 +36,11 @@ constexpr int connect_ms = 2000;
 // frees the connections of a vanished host. It must not be short: a stopped process that resumes must find its replies.
 constexpr int tcp_heartbeat_ms = 2000;
 constexpr int tcp_heartbeat_timeout_ms = 30000;
-// Requests of one peer queued in this process before its connection is no longer read. Replies have no such mark: a
-// client bounds them itself by its limit of outstanding bytes, and a dropped reply would be a request without a
-// reply.
+// Messages of one peer queued in this process before its connection is no longer read; none is dropped. A client bounds
+// replies itself, by its limits of outstanding requests (4,096) and bytes: the mark for them is for a member of the job
+// that sends what nobody has asked for.
 constexpr int request_high_water_mark = 4096;
+constexpr int reply_high_water_mark = 16 * request_high_water_mark;  // channels may share a connection
 
 // Descriptors that ZeroMQ opens when it starts, for two threads and the first socket, with some to spare. It aborts the
 // process when it cannot get them.
@@ -131,7 +132,7 @@ zmq_end::zmq_end(zmq_context& in, zmq::socket_type type, const transport_limits&
   set(socket_, zmq::sockopt::handshake_ivl, is_router ? accepted_handshake_ms : handshake_ms);
   set(socket_, zmq::sockopt::connect_timeout, connect_ms);
   set(socket_, zmq::sockopt::sndhwm, 0);
-  set(socket_, zmq::sockopt::rcvhwm, is_router ? request_high_water_mark : 0);
+  set(socket_, zmq::sockopt::rcvhwm, is_router ? request_high_water_mark : reply_high_water_mark);
   most_frame_bytes_ = std::min<std::size_t>(limits.max_message_bytes, INT64_MAX - zmq_curve::frame_overhead);
   if (is_router) set(socket_, zmq::sockopt::router_mandatory, true);
 }
@@ -167,6 +168,7 @@ void zmq_end::connect(zmq_context& in, const std::string& address) {
     key->secure(socket_, zmq_curve::side::connecting);
     set(socket_, zmq::sockopt::handshake_ivl, encrypted_handshake_ms);
   }
+  connected_.push_back(in.guard().to(address, key != nullptr));
   try {
     socket_.connect(address);
   } catch (const zmq::error_t& error) {

@@ -253,7 +253,7 @@ class zmq_end {
     return outcome::dropped;
   }
 
-  std::vector<connection_guard::address> bound_;  // outlives the socket
+  std::vector<connection_guard::address> bound_, connected_;  // outlive the socket
   zmq::socket_t socket_;
   int descriptor_ = -1;
   bool is_secured_ = false;

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -79,20 +80,19 @@ std::size_t resident_bytes() {
   return read ? resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-/// A process with the key, each of whose connections sends a message of very many parts. It must be made before this
-/// process has threads.
+/// A process with the key. Each of its connections sends a message of very many parts; or it is bound, and each of its
+/// replies is such a message. It must be made before this process has threads.
 class hostile_member {
  public:
-  hostile_member(int connections, int parts) {
-    if (pipe(pipe_.data()) != 0) return;
+  enum class end { connects, is_bound };
+  hostile_member(int connections, int parts, end of = end::connects) {
+    if (pipe(pipe_.data()) != 0 || pipe(bound_.data()) != 0) return;
     process_ = fork();
     if (process_ != 0) return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    std::string address(64, '\0');
-    const auto n = read(pipe_[0], address.data(), address.size());
-    address.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
     try {
-      send(address, connections, parts);
+      if (of == end::is_bound) reply(parts);
+      else send(read_text(pipe_[0]), connections, parts);
     } catch (const std::exception& e) {
       std::fprintf(stderr, "hostile_member: %s\n", e.what());
     }
@@ -103,8 +103,11 @@ class hostile_member {
   ~hostile_member() {
     kill(process_, SIGKILL);
     waitpid(process_, nullptr, 0);
-    for (const int end : pipe_) close(end);
+    for (const int one : pipe_) close(one);
+    for (const int one : bound_) close(one);
   }
+  /// Where it is bound.
+  [[nodiscard]] std::string address() const { return read_text(bound_[0]); }
   /// Lets it begin. Returns: by how many bytes this process has grown at most until `is_over()`.
   template <class Condition>
   std::size_t growth(const std::string& address, const Condition& is_over) {
@@ -121,8 +124,39 @@ class hostile_member {
   }
 
  private:
-  static void send(const std::string& address, int connections, int parts) {
+  static std::string read_text(int from) {
+    std::string text(64, '\0');
+    const auto n = read(from, text.data(), text.size());
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    return text;
+  }
+  static void send_parts(zmq::socket_t& s, int parts) {
     static std::byte bytes[part_bytes];  // of all parts
+    for (int k = 0; k < parts; ++k)
+      s.send(zmq::message_t(bytes, part_bytes, [](void*, void*) {}), zmq::send_flags::sndmore);
+    s.send(zmq::message_t(1), zmq::send_flags::none);  // ZeroMQ sends nothing of a message before it has all of it
+  }
+  /// The first reply is the request, so that a client knows that it is connected.
+  void reply(int parts) const {
+    zmq::context_t context;
+    const zmq_curve keys(key_of_all);
+    const zmq_admission admission(context, keys);
+    zmq::socket_t s(context, zmq::socket_type::router);
+    keys.secure(s, zmq_curve::side::bound);
+    s.bind("tcp://127.0.0.1:*");
+    const auto address = s.get(zmq::sockopt::last_endpoint);
+    if (write(bound_[1], address.data(), address.size()) < 0) return;
+    for (bool first = true;; first = false) {
+      std::array<zmq::message_t, 3> request;  // who, delimiter, frame
+      for (auto& part : request)
+        if (!s.recv(part)) return;
+      s.send(request[0], zmq::send_flags::sndmore);
+      s.send(request[1], zmq::send_flags::sndmore);
+      if (first) s.send(request[2], zmq::send_flags::none);
+      else send_parts(s, parts);
+    }
+  }
+  static void send(const std::string& address, int connections, int parts) {
     zmq::context_t context;
     const zmq_curve keys(key_of_all);
     std::vector<zmq::socket_t> all;
@@ -132,14 +166,13 @@ class hostile_member {
       s.set(zmq::sockopt::reconnect_ivl, -1);
       s.connect(address);
       s.send(zmq::message_t(), zmq::send_flags::sndmore);
-      for (int k = 0; k < parts; ++k)
-        s.send(zmq::message_t(bytes, part_bytes, [](void*, void*) {}), zmq::send_flags::sndmore);
-      s.send(zmq::message_t(1), zmq::send_flags::none);  // ZeroMQ sends nothing of a message before it has all of it
+      send_parts(s, parts);
     }
     for (;;) pause();
   }
 
   std::array<int, 2> pipe_{};
+  std::array<int, 2> bound_{};
   pid_t process_ = -1;
 };
 
@@ -179,6 +212,42 @@ TEST_F(ZmqUnfinishedMessages, OneThatIsTooLargeEndsItsConnectionBeforeAllOfItIsI
   expected = "too many parts or bytes";
   const auto address = start({.max_message_bytes = 4 * mib});
   EXPECT_LE(other.growth(address, [&] { return dropped == 1; }), 64 * mib);
+  EXPECT_EQ(answer_to_another(address), "still there");
+}
+
+/// A server that is broken, or hostile, cannot take a worker down that has asked it something.
+TEST_F(ZmqUnfinishedMessages, AReplyWithoutAnEndIsLimitedAsARequestIs) {
+  hostile_member other(1, 600, hostile_member::end::is_bound);
+  expected = "too many parts or bytes";
+  const auto address = start({.max_message_bytes = 4 * mib});
+  const auto port = job->open();
+  const int channel = port->connect(other.address());
+  port->send(channel, saying("are you there?"));
+  incoming in;
+  ASSERT_TRUE(port->receive(in, at_most));
+  EXPECT_EQ(frame_text(in), "are you there?");
+  port->send(channel, saying("and now?"));
+  EXPECT_LE(other.growth({}, [&] { return dropped == 1; }), 64 * mib);
+  EXPECT_FALSE(port->receive(in, 100ms));
+  EXPECT_EQ(answer_to_another(address), "still there");
+}
+
+TEST_F(ZmqUnfinishedMessages, RepliesTakeTogetherNoMoreThanTheLimitOfTheProcess) {
+  constexpr int servers = 6;
+  std::vector<std::unique_ptr<hostile_member>> all;
+  for (int i = 0; i < servers; ++i)
+    all.push_back(std::make_unique<hostile_member>(1, 200, hostile_member::end::is_bound));
+  expected = "take too much memory, and its own is the largest";
+  const auto address = start({.max_unfinished_bytes = 32 * mib});
+  const auto port = job->open();
+  for (const auto& one : all) {
+    const int channel = port->connect(one->address());
+    port->send(channel, saying("are you there?"));
+    incoming in;
+    ASSERT_TRUE(port->receive(in, at_most));
+    port->send(channel, saying("and now?"));
+  }
+  EXPECT_LE(all.front()->growth({}, [&] { return dropped >= servers; }), 96 * mib);
   EXPECT_EQ(answer_to_another(address), "still there");
 }
 

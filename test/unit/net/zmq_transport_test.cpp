@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -326,6 +327,43 @@ TEST(ZmqTransport, MalformedRepliesAreDropped) {
   }
 }
 
+TEST(ZmqTransport, RepliesThatNobodyTakesStopTheirSenderAndNoneIsLost) {
+  constexpr int many = 500'000;
+  zmq::context_t context;
+  zmq::socket_t router(context, zmq::socket_type::router);
+  router.set(zmq::sockopt::linger, 0);
+  router.set(zmq::sockopt::router_mandatory, true);  // so that it says when it cannot send
+  router.bind("tcp://127.0.0.1:*");
+  zmq_transport net;
+  const auto client = net.open();
+  const int channel = client->connect(router.get(zmq::sockopt::last_endpoint));
+  client->send(channel, saying("ask"));
+  std::vector<zmq::message_t> request(3);
+  for (auto& part : request) ASSERT_TRUE(router.recv(part));
+  const auto id = request[0].to_string();
+  const std::string reply(400, 'r');
+  int sent = 0;
+  for (auto last = steady_clock::now(); sent < many && steady_clock::now() - last < milliseconds(1000);) {
+    if (!router.send(zmq::buffer(id), zmq::send_flags::sndmore | zmq::send_flags::dontwait)) {
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
+    router.send(zmq::message_t(), zmq::send_flags::sndmore);
+    router.send(zmq::buffer(reply), zmq::send_flags::none);
+    ++sent;
+    last = steady_clock::now();
+  }
+  EXPECT_GE(sent, 65'536);
+  EXPECT_LE(sent, 250'000) << "with what the system holds on the way";
+  incoming in;
+  int taken = 0;
+  for (; taken < sent && client->receive(in, at_most); ++taken) {
+    EXPECT_EQ(in.frame.size(), reply.size());
+    client->send(channel, saying("ask"));  // as many replies are taken as were asked for
+  }
+  EXPECT_EQ(taken, sent);
+}
+
 TEST(ZmqTransport, ARawFrameOverTheLimitEndsThatConnectionOnly) {
   zmq_transport net({.max_message_bytes = 1000});
   auto server = net.open();
@@ -342,26 +380,34 @@ TEST(ZmqTransport, ARawFrameOverTheLimitEndsThatConnectionOnly) {
 }
 
 TEST(ZmqTransport, AConnectionThatWasCutOffForAReplyTooLargeIsReplacedAndThisIsSaid) {
-  std::string said;
-  zmq_transport small({.max_message_bytes = 1000}, [&said](std::string_view why) { said += why; });
-  zmq_transport large;
-  auto p = large.open();
-  const std::string address = p->bind("tcp://127.0.0.1:*");
-  const std::string much(5000, 'x');
-  const answering server(std::move(p), [&much](port& self, incoming& in) {
-    if (frame_text(in) == "give me too much") self.reply(in.from, saying(much));
-    else echo(self, in);
-  });
-  auto client = small.open();
-  const int channel = client->connect(address);
-  client->send(channel, saying("give me too much"));
-  incoming in;
-  EXPECT_FALSE(client->receive(in, milliseconds(200)));
-  client->send(channel, saying("less"));
-  ASSERT_TRUE(client->receive(in, at_most));
-  EXPECT_EQ(in.channel, channel);
-  EXPECT_EQ(frame_text(in), "less");
-  EXPECT_NE(said.find("had more than 1000 bytes"), std::string::npos) << said;
+  // One frame has 1,000 bytes, and all of a message twice as many.
+  for (const auto& [bytes, limit] : {std::pair{1500U, std::string("1000")}, std::pair{5000U, std::string("2000")}}) {
+    std::mutex mutex;  // it may be said on ZeroMQ's thread
+    std::string said;
+    zmq_transport small({.max_message_bytes = 1000}, [&](std::string_view why) {
+      const std::lock_guard lock(mutex);
+      said += why;
+    });
+    zmq_transport large;
+    auto p = large.open();
+    const std::string address = p->bind("tcp://127.0.0.1:*");
+    const std::string much(bytes, 'x');
+    const answering server(std::move(p), [&much](port& self, incoming& in) {
+      if (frame_text(in) == "give me too much") self.reply(in.from, saying(much));
+      else echo(self, in);
+    });
+    auto client = small.open();
+    const int channel = client->connect(address);
+    client->send(channel, saying("give me too much"));
+    incoming in;
+    EXPECT_FALSE(client->receive(in, milliseconds(200)));
+    client->send(channel, saying("less"));
+    ASSERT_TRUE(client->receive(in, at_most));
+    EXPECT_EQ(in.channel, channel);
+    EXPECT_EQ(frame_text(in), "less");
+    const std::lock_guard lock(mutex);
+    EXPECT_NE(said.find("had more than " + limit + " bytes"), std::string::npos) << said;
+  }
 }
 
 TEST(ZmqTransport, ARenewedConnectionTakesThePlaceOfAClosedOne) {
