@@ -21,6 +21,7 @@
 
 #include <paracel/detail/row_init.hpp>
 #include <paracel/detail/value.hpp>
+#include <paracel/detail/wire_format.hpp>
 #include <paracel/error.hpp>
 #include <paracel/types.hpp>
 
@@ -33,6 +34,27 @@ class table_client;
 /// hyper-parameters, or an update function that works in place. The plug-in's folder must be allowed, as for
 /// paracel_register_update.
 using row_optimizer = plugin_function;
+
+/// Options of a handle, not of the table: two handles may differ in them, even on one worker, such as one that pulls as
+/// f16 and one that updates as i8.
+struct table_options {
+  /// f16 or i8, for rows of float or double: pulls and updates carry fewer bytes, in this format. What an update has
+  /// not sent of a row, by rounding, is kept by the handle and added to the next update of that row (error feedback),
+  /// so the sum of the updates that arrive stays within one rounding of the sum of those that were made; `flush` sends
+  /// the rest. The table's function must be the default addition, `additive(...)`, or an optimizer, whose gradients are
+  /// rounded so; others are refused when the table is opened.
+  ///
+  /// In full precision: pushes, scans, the rows in the servers, their replicas and checkpoints. What is kept is gone if
+  /// the handle is destroyed, and after a resume unless checkpoint_state has saved it (`residuals`). A push and a
+  /// removal by this handle drop what is kept of these rows, a paracel_clear of this worker that of all.
+  ///
+  /// Numbers out of range (f16: from 65520): a pull is refused, naming the row; an update sends the greatest number
+  /// that there is and keeps the rest. NaN and infinities are sent as such by f16; with i8 such a row arrives as NaN.
+  wire_format wire = wire_format::full;
+  /// Memory for what is kept: a row has its numbers and 48 bytes (by name 96 and the name). An update of rows for which
+  /// there is no room is sent in full precision, with what is kept of its rows, which frees memory.
+  std::size_t most_residual_bytes = std::size_t{256} << 20;
+};
 
 namespace table_detail {
 
@@ -47,7 +69,7 @@ struct row_names {
 class handle {
  public:
   handle(paralg& job, const str_type& name, value_tag element, std::size_t width, const row_init& init,
-         const row_optimizer& optimizer);
+         const row_optimizer& optimizer, const table_options& options);
   handle(handle&&) noexcept;
   handle& operator=(handle&&) noexcept;
   ~handle();
@@ -58,6 +80,10 @@ class handle {
   async_functor_type pull_async(const row_names& rows, std::byte* out);
   void push(const row_names& rows, const std::byte* values);
   void update(const row_names& rows, const std::byte* deltas, bool wait);
+  void flush();
+  [[nodiscard]] std::string residuals() const;
+  void restore_residuals(std::string_view from);
+  [[nodiscard]] std::size_t residual_bytes() const noexcept;
   std::uint64_t remove(const row_names& rows);
   std::uint64_t size();
   void scan(bool named, const std::function<void(std::uint64_t, std::string_view, const std::byte*)>& each);
@@ -77,15 +103,16 @@ class handle {
 /// by name coexist in a table; "7" is not 7. Names are exact: two with the same hash are two rows. Thread-safety: none;
 /// use it on the thread that made its paralg. Lifetime: the paralg must outlive it. Throws: every call: error for a
 /// span of the wrong size, otherwise as the calls of paralg. Cost: a call on n rows sends one request per shard, all in
-/// parallel, cut at 8 MB; 8 + width * sizeof(T) bytes a row. No allocation per row.
+/// parallel, cut at 8 MB; 8 + width * sizeof(T) bytes a row, or 8 + 2 * width, 12 + width (table_options). No
+/// allocation per row.
 template <raw_number T>
 class table {
  public:
   /// Opens the table, or creates it. Throws: error when it exists with other properties; plugin_error.
   /// Cost: one round trip to every shard.
   table(paralg& job, const str_type& name, std::size_t width, const row_init& init = row_init::zeros(),
-        const row_optimizer& optimizer = {})
-      : handle_(job, name, tag_of<T>(), width, init, optimizer) {}
+        const row_optimizer& optimizer = {}, const table_options& options = {})
+      : handle_(job, name, tag_of<T>(), width, init, optimizer, options) {}
 
   /// Numbers in a row.
   [[nodiscard]] std::size_t width() const noexcept { return handle_.width(); }
@@ -121,6 +148,17 @@ class table {
   void bupdate(std::span<const str_type> names, std::span<const T> deltas) {
     update_rows(rows_of(names), deltas, true);
   }
+
+  /// Sends what updates as f16 or i8 have kept back, in full precision, as one more update of those rows; with an
+  /// optimizer that is a step. No-op for `wire_format::full`. Cost: an update of the rows of which something is kept.
+  void flush() { handle_.flush(); }
+  /// What is kept back, for paralg::checkpoint_state; a resumed worker passes it to `restore_residuals` of the same
+  /// table before its first update, and goes on as if it had not been stopped. Empty for `wire_format::full`.
+  [[nodiscard]] std::string residuals() const { return handle_.residuals(); }
+  /// Throws: error for residuals of another table. An empty text is ignored.
+  void restore_residuals(std::string_view from) { handle_.restore_residuals(from); }
+  /// Memory of what is kept back, estimated from above.
+  [[nodiscard]] std::size_t residual_bytes() const noexcept { return handle_.residual_bytes(); }
 
   /// Removes rows with their state; touched again, they are re-initialised. Returns how many existed.
   std::uint64_t remove(std::span<const std::uint64_t> ids) { return handle_.remove(rows_of(ids)); }

@@ -3,7 +3,9 @@
 // Finds, creates, reads and changes the rows of one request.
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <type_traits>
 
@@ -60,6 +62,12 @@ void add(std::byte* row, const std::byte* delta, std::size_t width) noexcept {
       v[j] += d;
     }
   }
+}
+
+std::string shown_number(double x) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.6g", x);
+  return text.data();
 }
 
 std::string shown_row(std::uint64_t id) { return "row " + std::to_string(id); }
@@ -197,12 +205,14 @@ bool row_service::each_row(typed_table& t, row_table& rows, std::size_t bytes, c
                       : each_row<std::uint64_t>(t, rows, bytes, work, note_made);
 }
 
-row_service::problem row_service::pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit,
-                                       reply& out) {
-  const auto row_bytes = t.layout().value_bytes();
+row_service::problem row_service::pull(typed_table& t, row_table& rows, const net::rows_view& r,
+                                       const net::request_header& h, reply& out) {
+  const auto& l = t.layout();
+  const auto format = *net::format_of(h.flags);
+  const auto row_bytes = net::wire_bytes(format, l.element, l.width);
   const auto bytes = r.count * row_bytes;
   const auto most = keys_.settings().max_message_bytes - net::reply_header_bytes;
-  if (bytes > most || (credit != 0 && bytes > credit)) {
+  if (bytes > most || (h.credit != 0 && bytes > h.credit)) {
     return refusal{status::too_large, std::to_string(r.count) + " rows of " + std::to_string(row_bytes) +
                                           " bytes are more than one reply may hold"};
   }
@@ -215,7 +225,24 @@ row_service::problem row_service::pull(typed_table& t, row_table& rows, const ne
     out.body = &body_;
     to = body_.data();
   }
-  out.header.tag = static_cast<value_tag>(static_cast<unsigned>(t.layout().element) | 0x10U);
+  out.header.tag = static_cast<value_tag>(static_cast<unsigned>(l.element) | 0x10U);
+  if (format != wire_format::full) {
+    std::optional<double> number;
+    std::size_t row_of_number = 0;
+    const auto narrow = [&](std::size_t i, const std::byte* row) {
+      const auto* values = row + row_layout::value_at;
+      number = net::beyond(format, l.element, values, l.width);
+      row_of_number = i;
+      if (!number) net::quantise(format, l.element, values, l.width, to + i * row_bytes);
+      return !number;
+    };
+    if (each_row(t, rows, row_layout::value_at + l.value_bytes(), narrow, true)) return {};
+    const auto name = rows.named() ? shown_row(names_[row_of_number]) : shown_row(ids_[row_of_number]);
+    out = {};
+    return refusal{status::too_large, "table \"" + t.name + "\", " + name + ": found " + shown_number(*number) +
+                                          ", want at most what " + net::name_of(format) +
+                                          " can hold (wire_format::full has no such limit)"};
+  }
   const auto each = [&](auto width) {
     const auto copy = [&](std::size_t i, const std::byte* row) {
       std::memcpy(to + i * width, row + row_layout::value_at, width);

@@ -19,6 +19,8 @@ namespace {
 // Rows that a scan visits in one request: 16,000 rows of 16 floats take 0.2 ms.
 constexpr std::size_t scan_chunk_bytes = std::size_t{1} << 20;
 constexpr std::size_t kept_body_bytes = std::size_t{1} << 20;
+// What a request of a table_client has at most, as long as its rows are short.
+constexpr std::size_t kept_widened_bytes = std::size_t{8} << 20;
 constexpr std::size_t largest_row_bytes = std::size_t{64} << 20;
 // Each has an index for every partition of the shard, and is checked after every request.
 constexpr std::size_t most_tables = 1024;
@@ -130,7 +132,7 @@ row_service::served row_service::handle(const net::request_view& request, shared
   if (tail && !request.payload().empty()) {
     p = refusal{status::bad_request, "rows in the body and others in a second frame"};
   } else if (request.header.what == verb::table_open) {
-    p = open(request.key(), request.payload(), out);
+    p = open(request.key(), request.payload(), request.header.flags, out);
   } else {
     p = on_rows(request, std::move(tail), out, folded_clock);
   }
@@ -142,12 +144,14 @@ row_service::served row_service::handle(const net::request_view& request, shared
   const auto bytes = net::reply_header_bytes + body.size() + out.tail.size();
   done.answer(out.header, body, std::move(out.tail));
   free_if_larger(body_, kept_body_bytes);
+  free_if_larger(widened_, kept_widened_bytes);
   return {bytes, false};
 }
 
 // ---- tables -----------------------------------------------------------------------------------------------------
 
-row_service::problem row_service::open(std::string_view name, std::span<const std::byte> definition, reply& out) {
+row_service::problem row_service::open(std::string_view name, std::span<const std::byte> definition,
+                                       std::uint16_t flags, reply& out) {
   if (name.empty()) return refusal{status::bad_request, "a table must have a name"};
   net::table_definition d;
   if (const auto* wrong = net::decode(definition, d)) return refusal{status::bad_request, wrong};
@@ -169,6 +173,9 @@ row_service::problem row_service::open(std::string_view name, std::span<const st
                                     : std::string(" does not take rows of ") + name_of(d.element))};
     }
   }
+  const auto format = net::format_of(flags);
+  if (!format) return refusal{status::bad_request, "rows can be sent as f16 or as i8, not as both"};
+  if (auto p = check_format(std::string(name), d.element, f, *format, verb::rows_update)) return p;
   const auto id = net::table_id(name);
   if (tables_.size() >= most_tables && !tables_.contains(id)) {
     return refusal{status::out_of_memory, std::to_string(most_tables) + " tables are open already"};
@@ -229,11 +236,18 @@ row_table& row_service::rows_of(typed_table& t, bool named) {
 
 namespace {
 
-/// The rows of a list and their values as one payload.
-shared_buffer with_ids(const net::rows_view& r) {
-  const auto front = r.count * sizeof(std::uint64_t);
+/// The rows and their values as one payload.
+shared_buffer with_names(const net::rows_view& r) {
+  const auto front = r.ids != nullptr ? r.count * sizeof(std::uint64_t) : net::names_bytes(r.count, r.texts.size());
   auto out = shared_buffer::allocate(front + r.values.size());
-  std::ranges::copy(std::span(r.ids, front), out.mutable_data());
+  auto* to = out.mutable_data();
+  if (r.ids != nullptr) {
+    std::ranges::copy(std::span(r.ids, front), to);
+  } else {
+    to = std::ranges::copy(std::span(r.lengths, r.count * sizeof(std::uint32_t)), to).out;
+    to = std::ranges::copy(net::bytes_of(r.texts), to).out;
+    std::fill(to, out.mutable_data() + front, std::byte{0});
+  }
   std::ranges::copy(r.values, out.mutable_data() + front);
   return out;
 }
@@ -255,6 +269,34 @@ std::optional<digest128> row_service::missing_list(const net::request_view& requ
   return digest;
 }
 
+/// Whether rows of such a table may be read or changed in this format.
+row_service::problem row_service::check_format(const std::string& table, value_tag element, const loaded_update* f,
+                                               wire_format format, verb what) {
+  if (format == wire_format::full) return {};
+  const auto refused = [&](const std::string& wrong) {
+    return refusal{status::bad_request, "table \"" + table + "\": " + wrong};
+  };
+  const std::string as = net::name_of(format);
+  if (!net::can_be_quantised(element))
+    return refused(std::string("rows of ") + name_of(element) + " cannot be sent as " + as + ", want float or double");
+  if (what != verb::rows_pull && what != verb::rows_push && what != verb::rows_update)
+    return refused(std::string(net::name_of(what)) + " has no numbers to be sent as " + as);
+  if (what == verb::rows_update && f != nullptr && f->optimizer == nullptr && (f->function->flags & abi::additive) == 0)
+    return refused(
+        f->name + " does not add: found an update function that is not declared additive(...), and updates " +
+        "are sent as " + as + " only if what rounding leaves of one can be added to the next; want wire_format::full");
+  return {};
+}
+
+/// Replaces values that came in fewer bits by what they mean, so that everything else sees rows as they are stored.
+void row_service::widen(const typed_table& t, wire_format format, net::rows_view& r) {
+  const auto& l = t.layout();
+  widened_.resize((r.count * l.value_bytes() + sizeof(double) - 1) / sizeof(double));
+  auto* to = reinterpret_cast<std::byte*>(widened_.data());
+  net::dequantise(format, l.element, r.values.data(), r.count, l.width, to);
+  r.values = {to, r.count * l.value_bytes()};
+}
+
 /// Reads the rows of a request and their values, and locates the rows.
 row_service::problem row_service::read_request(typed_table& t, const net::request_view& request,
                                                const shared_buffer& tail, net::rows_view& r) {
@@ -262,7 +304,8 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
   const bool named = (h.flags & net::flag_named) != 0;
   const bool listed = (h.flags & net::flag_listed) != 0;
   const bool has_values = h.what == verb::rows_push || h.what == verb::rows_update;
-  const auto row_bytes = has_values ? t.layout().value_bytes() : 0;
+  const auto format = *net::format_of(h.flags);
+  const auto row_bytes = has_values ? net::wire_bytes(format, t.layout().element, t.layout().width) : 0;
   const auto payload = tail ? tail.bytes() : request.payload();
   const auto refused = [&](const char* wrong) {
     return refusal{status::bad_request, std::string("table \"") + t.name + "\": " + wrong};
@@ -280,6 +323,7 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
     if (list == nullptr) return refusal{status::unknown_set, "no such list of rows is here"};
     if (h.count != list->size()) return refused("the list has another number of rows than the request");
     if (const auto* wrong = net::decode_values(payload, h.count, row_bytes, r)) return refused(wrong);
+    if (has_values && format != wire_format::full) widen(t, format, r);
     r.ids = std::as_bytes(list->ids()).data();
     return locate(t.by_id, *list);
   }
@@ -287,6 +331,7 @@ row_service::problem row_service::read_request(typed_table& t, const net::reques
                            : net::decode(payload, h.count, named, row_bytes, r);
   if (wrong != nullptr) return refused(wrong);
   if (auto p = locate(r, named)) return p;
+  if (has_values && format != wire_format::full) widen(t, format, r);
   if (!has_digest) return {};
   if (digest_of({r.ids, h.count * sizeof(std::uint64_t)}) != digest)
     return refused("the ids of the list are not those of its digest");
@@ -308,6 +353,12 @@ row_service::problem row_service::on_rows(const net::request_view& request, shar
     return refusal{status::type_mismatch, "table \"" + t.name + "\" has elements " + name_of(t.layout().element) +
                                               ", the request has " + name_of(h.tag)};
   }
+  const auto format = net::format_of(h.flags);
+  if (!format) return refusal{status::bad_request, "rows can be sent as f16 or as i8, not as both"};
+  if (auto p = check_format(t.name, t.layout().element, t.function, *format, h.what)) return p;
+  if (*format != wire_format::full && h.count > keys_.settings().max_message_bytes / t.layout().value_bytes())
+    return refusal{status::too_large,
+                   "table \"" + t.name + "\": these are more rows than a frame has room for in full"};
   if ((h.flags & net::flag_bsp_read) != 0 && h.clock != net::no_clock) {
     folded_clock = std::max(folded_clock, h.clock);
     fold_before(h.clock, t, [] { return false; });
@@ -375,7 +426,7 @@ row_service::problem row_service::change(typed_table& t, row_table& rows, const 
   out.header.count = h.count;
   switch (h.what) {
     case verb::rows_pull:
-      return pull(t, rows, r, h.credit, out);
+      return pull(t, rows, r, h, out);
     case verb::rows_push:
       push(t, rows, r);
       return {};
@@ -385,7 +436,7 @@ row_service::problem row_service::change(typed_table& t, row_table& rows, const 
     default:
       if (!staged) return update(t, rows, r);
       // Not earlier: `r` points into the received payload.
-      if ((h.flags & (net::flag_listed | net::flag_gaps)) != 0) tail = with_ids(r);
+      if ((h.flags & (net::flag_listed | net::flag_gaps | net::flag_f16 | net::flag_i8)) != 0) tail = with_names(r);
       return stage(t, request, std::move(tail), folded_clock);
   }
 } catch (const std::bad_alloc&) {

@@ -18,6 +18,7 @@
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 #include "net/row_codec.hpp"
+#include "net/row_values.hpp"
 #include "server/plugin/plugin_registry.hpp"
 #include "server/request/byte_budget.hpp"
 #include "server/request/completion.hpp"
@@ -146,7 +147,11 @@ class row_service {
     shared_buffer tail;
   };
 
-  problem open(std::string_view name, std::span<const std::byte> definition, reply& out);
+  /// `flags`: of the request; a format in which updates are to be sent.
+  problem open(std::string_view name, std::span<const std::byte> definition, std::uint16_t flags, reply& out);
+  static problem check_format(const std::string& table, value_tag element, const loaded_update* f, wire_format format,
+                              net::verb what);
+  void widen(const typed_table& t, wire_format format, net::rows_view& r);
   problem on_rows(const net::request_view& request, shared_buffer&& tail, reply& out, std::uint32_t& folded_clock);
   problem read_request(typed_table& t, const net::request_view& request, const shared_buffer& tail, net::rows_view& r);
   problem leave_out_applied(const net::request_header& h, typed_table& t, net::rows_view& r, shared_buffer& rest,
@@ -164,7 +169,7 @@ class row_service {
   problem check_owned() const;
   row_table& rows_of(typed_table& t, bool named);
   bool has_room(typed_table& t, const row_table& rows, std::size_t staged_bytes) const;
-  problem pull(typed_table& t, row_table& rows, const net::rows_view& r, std::uint32_t credit, reply& out);
+  problem pull(typed_table& t, row_table& rows, const net::rows_view& r, const net::request_header& h, reply& out);
   void push(typed_table& t, row_table& rows, const net::rows_view& r);
   void look_for_nan(const typed_table& t, const row_table& rows);
   problem update(typed_table& t, row_table& rows, const net::rows_view& r);
@@ -223,6 +228,7 @@ class row_service {
   std::vector<std::byte> body_;
   std::vector<std::byte> before_;  // backup of a row
   std::vector<double> gradient_;   // aligned copy of a row of the payload
+  std::vector<double> widened_;    // values that came in fewer bits
   std::size_t failed_row_ = 0;     // the first row not handled
 };
 

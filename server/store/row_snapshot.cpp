@@ -400,7 +400,7 @@ status row_service::apply(std::uint16_t partition, const record& r, std::string&
   problem p;
   if (r.kind == record_kind::table) {
     reply unused;
-    p = open(net::text_of(r.key), r.value, unused);
+    p = open(net::text_of(r.key), r.value, 0, unused);
   } else if (const auto found = tables_.find(static_cast<std::uint32_t>(r.a)); found == tables_.end()) {
     p = refusal{status::bad_request, "rows of a table that is not open"};
   } else {

@@ -21,7 +21,7 @@ constexpr std::uint32_t request_magic = 0x51435250;  // "PRCQ"
 constexpr std::uint32_t reply_magic = 0x52435250;    // "PRCR"
 constexpr std::uint16_t known_flags = flag_staged | flag_bsp_read | flag_range | flag_keys_only | flag_named |
                                       flag_stream | flag_first | flag_listed | flag_uniform_reply | flag_gaps |
-                                      flag_traced;
+                                      flag_traced | flag_f16 | flag_i8;
 constexpr std::uint16_t known_reply_flags = reply_uniform | reply_more;
 
 std::uint32_t item_value_bytes(const value_view& value) {

@@ -78,6 +78,9 @@ inline constexpr std::uint16_t flag_listed = 128;  ///< rows: the ids are those 
 inline constexpr std::uint16_t flag_uniform_reply = 256;
 inline constexpr std::uint16_t flag_gaps = 512;  ///< rows: non-decreasing ids, as the first one and the gaps after it
 inline constexpr std::uint16_t flag_traced = 1024;  ///< who handles it records when, if its process is traced
+/// Rows: the numbers of the request or its reply as in row_values.hpp; at most one of them. table_open: they may be.
+inline constexpr std::uint16_t flag_f16 = 2048;
+inline constexpr std::uint16_t flag_i8 = 4096;
 /// header.count of a ping that only asks whether this thread is alive, regardless of the order of requests.
 inline constexpr std::uint32_t ping_alive = 1;
 /// The count in the reply to a heartbeat of the rightful process: its lease is renewed.

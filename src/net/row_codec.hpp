@@ -16,7 +16,11 @@
 //   names    count * u64 id;  or, flag_named: count * u32 length | the texts | zeros up to a multiple of 8
 //            or, flag_gaps, non-decreasing ids, where that is shorter: u64 first id | u32 bytes of a gap: 1, 2 or 4 |
 //            u32 0 | count - 1 gaps, each from an id to the next | zeros up to a multiple of 8
-//   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone
+//   values   count * width elements     rows_push, rows_update, and the reply of rows_pull, which is that alone;
+//            with flag_f16 or flag_i8 in fewer bits (row_values.hpp), whatever the servers store
+//
+// With such a flag table_open is refused unless updates may be sent so: the table's function adds, is declared to be
+// additive, or is an optimizer, and its elements are float or double.
 //
 // Ids that are used repeatedly need to be sent only once: a request whose key is the XXH3-128 of its ids makes the
 // shard keep them as a list of this table, and later ones with flag_listed and that key omit the names. The reply to

@@ -263,6 +263,7 @@ bool parasrv_multi::remove_multi(const std::vector<std::string>& keys) {
 
 void parasrv_multi::clear() {
   outcome o;
+  ++clears_;
   client_.broadcast({.what = net::verb::clear}, {}, {}, [&](const kv_result& r) {
     if (!r.ok()) o = outcome(r);
   });

@@ -54,6 +54,8 @@ class parasrv_multi {
   bool remove_multi(const std::vector<std::string>& keys);
   /// Removes every key from every server.
   void clear();
+  /// How often this worker has done that.
+  [[nodiscard]] std::uint64_t clears() const noexcept { return clears_; }
 
   // Asynchronous, as parasrv's.
   kvclt::sequence start_read_multi(std::span<const std::string> keys, std::shared_ptr<set_target> to, bool all);
@@ -122,6 +124,7 @@ class parasrv_multi {
   worker_cache& cache_;
   bool closing_ = false;
   bool prepared_ = false;  // a set
+  std::uint64_t clears_ = 0;
   repeated_lists<const sharded_keys> repeated_{most_repeated_bytes};
   std::vector<std::byte> numbers_;  // of a list, contiguously
 };

@@ -27,15 +27,21 @@ std::uint64_t hash_of(const table_client::names& rows, std::size_t i) {
 
 }  // namespace
 
-table_client::table_client(parasrv& servers, std::string name, const net::table_definition& definition)
+table_client::table_client(parasrv& servers, std::string name, const net::table_definition& definition,
+                           const table_options& options)
     : servers_(servers),
       name_(std::move(name)),
       definition_(net::encode(definition)),
       id_(net::table_id(name_)),
       element_(definition.element),
       row_bytes_(definition.width * element_bytes(definition.element)),
+      wire_(options.wire),
       channel_of_(partition_count) {
   (void)open();
+  if (wire_ == wire_format::full) return;
+  residuals_ = std::make_unique<row_residuals>(wire_, element_, definition.width, options.most_residual_bytes);
+  clears_ = servers_.many().clears();
+  row_.resize(definition.width);
 }
 
 bool table_client::strictly_ascend(const names& rows) {
@@ -84,17 +90,18 @@ std::uint64_t table_client::open() {
   servers_.client().refresh_membership();
   const auto epoch = servers_.client().servers().epoch;
   bool moved = false;
-  servers_.client().broadcast({.what = net::verb::table_open}, name_, definition_, [&](const kv_result& r) {
-    std::array<std::uint64_t, 2> sizes{};
-    moved = moved || r.header.epoch != epoch;
-    if (r.ok() && r.body.size() == sizeof sizes) {
-      std::memcpy(sizes.data(), r.body.data(), sizeof sizes);
-      rows += sizes[0] + sizes[1];
-    } else if (result == net::status::ok) {
-      result = r.ok() ? net::status::internal : r.header.result;
-      text = r.ok() ? "a server's answer to table_open has a wrong size" : std::string(r.text());
-    }
-  });
+  servers_.client().broadcast(
+      {.what = net::verb::table_open, .flags = net::flag_of(wire_)}, name_, definition_, [&](const kv_result& r) {
+        std::array<std::uint64_t, 2> sizes{};
+        moved = moved || r.header.epoch != epoch;
+        if (r.ok() && r.body.size() == sizeof sizes) {
+          std::memcpy(sizes.data(), r.body.data(), sizeof sizes);
+          rows += sizes[0] + sizes[1];
+        } else if (result == net::status::ok) {
+          result = r.ok() ? net::status::internal : r.header.result;
+          text = r.ok() ? "a server's answer to table_open has a wrong size" : std::string(r.text());
+        }
+      });
   if (result != net::status::ok) throw_status(result, text, "opening " + place());
   // If the servers have changed meanwhile, rows may be missing or counted twice.
   moved = servers_.client().servers().may_change() && (moved || epoch != servers_.client().servers().epoch);
@@ -173,9 +180,15 @@ void table_client::plan(const names& rows, std::size_t bytes_a_row, duplicates w
   }
 }
 
+/// Of its values, in a request with these flags or its reply.
+std::size_t table_client::bytes_of_row(std::uint16_t flags) const noexcept {
+  const bool full = (flags & (net::flag_f16 | net::flag_i8)) == 0;
+  return full ? row_bytes_ : net::wire_bytes(wire_, element_, row_bytes_ / element_bytes(element_));
+}
+
 /// Writes the names of a part's rows and their values: to `large` if they are long, and then the span is empty;
 /// otherwise to a buffer that is valid until the next call. Sets flag_gaps if that is how ids are written.
-std::span<const std::byte> table_client::encode(const names& rows, const part& p, const std::byte* values,
+std::span<const std::byte> table_client::encode(const names& rows, const part& p, const row_values& values,
                                                 std::uint16_t& flags, shared_buffer& large) {
   const auto row = [&](std::uint32_t k) -> std::size_t {
     if (in_order_) return p.first + k;
@@ -194,7 +207,7 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     for (std::uint32_t k = 0; k < p.count; ++k) texts += rows.names[row(k)].size();
     front = net::names_bytes(p.count, texts);
   }
-  const auto total = front + (values == nullptr ? 0 : p.count * row_bytes_);
+  const auto total = front + (values.rows == nullptr ? 0 : p.count * bytes_of_row(flags));
   std::byte* to = nullptr;
   if (total > net::tail_threshold_bytes) {
     large = shared_buffer::allocate(total);
@@ -221,24 +234,31 @@ std::span<const std::byte> table_client::encode(const names& rows, const part& p
     }
     std::fill(text, to + front, std::byte{0});
   }
-  if (values != nullptr && in_order_) {
-    std::memcpy(to + front, values + p.first * row_bytes_, p.count * row_bytes_);
-  } else if (values != nullptr) {
+  const auto put_sum = [&](std::size_t first, std::byte* value, auto width) {
+    std::memcpy(value, values.rows + first * width, width);
+    if (!merged_) return;
+    for (auto i = next_of_[first]; i != none; i = next_of_[i])
+      fold(element_, {value, row_bytes_}, {values.rows + i * row_bytes_, row_bytes_}, reduce_op::sum);
+  };
+  if (values.rows != nullptr && values.are_updates && residuals_ != nullptr) {
+    const auto write = [&](const auto* keys) {
+      write_updates(
+          flags, p.count, [&](std::uint32_t k) -> const auto& { return keys[row(k)]; },
+          [&](std::uint32_t k, std::byte* value) { put_sum(row(k), value, row_bytes_); }, to + front);
+    };
+    if (rows.ids != nullptr) write(rows.ids);
+    else write(rows.names);
+  } else if (values.rows != nullptr && in_order_) {
+    std::memcpy(to + front, values.rows + p.first * row_bytes_, p.count * row_bytes_);
+  } else if (values.rows != nullptr) {
     with_constant_width(row_bytes_, [&](auto width) {
-      for (std::uint32_t k = 0; k < p.count; ++k) {
-        auto* value = to + front + k * width;
-        const auto first = row(k);
-        std::memcpy(value, values + first * width, width);
-        if (!merged_) continue;
-        for (auto i = next_of_[first]; i != none; i = next_of_[i])
-          fold(element_, {value, row_bytes_}, {values + i * row_bytes_, row_bytes_}, reduce_op::sum);
-      }
+      for (std::uint32_t k = 0; k < p.count; ++k) put_sum(row(k), to + front + k * width, width);
     });
   }
   return large ? std::span<const std::byte>() : std::span<const std::byte>(to, total);
 }
 
-void table_client::send_parts(kvclt::call c, const names& rows, const std::byte* values, const part_handler& done,
+void table_client::send_parts(kvclt::call c, const names& rows, const row_values& values, const part_handler& done,
                               const requests& sent) {
   c.table = id_;
   if (rows.ids == nullptr) c.flags |= net::flag_named;
@@ -288,6 +308,8 @@ void table_client::finish(const char* doing, const std::function<void(const kv_r
 struct table_client::pending_pull {
   std::byte* out = nullptr;  // null: cancelled
   std::size_t row_bytes = 0;
+  wire_format wire = wire_format::full;
+  value_tag element = value_tag::none;
   std::vector<std::uint32_t> own_order;
   std::shared_ptr<const listed_rows> list;
   std::span<const std::uint32_t> order;  // empty: that of the call
@@ -298,10 +320,18 @@ struct table_client::pending_pull {
   void receive(std::uint32_t first, std::uint32_t count, const kv_result& r) {
     const auto values = r.tail ? r.tail.bytes() : r.body;
     if (out == nullptr) return;
-    if (!r.ok() || values.size() != count * row_bytes) {
+    const auto width = row_bytes / element_bytes(element);
+    const auto wire_bytes = net::wire_bytes(wire, element, width);
+    if (!r.ok() || values.size() != count * wire_bytes) {
       if (result != net::status::ok) return;
       result = r.ok() ? net::status::internal : r.header.result;
       text = r.ok() ? "a server sent a different number of rows than it was asked for" : std::string(r.text());
+      return;
+    }
+    if (wire != wire_format::full) {
+      if (order.empty()) return net::dequantise(wire, element, values.data(), count, width, out + first * row_bytes);
+      for (std::uint32_t k = 0; k < count; ++k)
+        net::dequantise(wire, element, values.data() + k * wire_bytes, 1, width, out + order[first + k] * row_bytes);
       return;
     }
     if (order.empty()) {
@@ -321,10 +351,13 @@ struct table_client::pending_pull {
 };
 
 std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names& rows, std::byte* out) {
-  const auto c = servers_.begin_read(servers_.clock().of(name_), net::verb::rows_pull);
+  auto c = servers_.begin_read(servers_.clock().of(name_), net::verb::rows_pull);
+  c.flags |= net::flag_of(wire_);
   auto p = std::make_shared<pending_pull>();
   p->out = out;
   p->row_bytes = row_bytes_;
+  p->wire = wire_;
+  p->element = element_;
   const part_handler receive = [p](std::uint32_t first, std::uint32_t count, const kv_result& r) {
     p->receive(first, count, r);
   };
@@ -333,12 +366,12 @@ std::shared_ptr<table_client::pending_pull> table_client::send_pull(const names&
     if (auto list = find_list(rows)) {
       p->list = list;
       p->order = list->order;
-      send_list(c, std::move(list), nullptr, receive, sent);
+      send_list(c, std::move(list), {}, receive, sent);
     } else {
       plan(rows, std::max(row_bytes_, sizeof(std::uint64_t)), duplicates::keep);
       p->own_order = order_;  // duplicates were kept: unique row i is row i
       p->order = p->own_order;
-      send_parts(c, rows, nullptr, receive, sent);
+      send_parts(c, rows, {}, receive, sent);
     }
   } catch (...) {
     p->out = nullptr;
@@ -466,50 +499,6 @@ void table_client::scan(bool named, const each_row& each) {
     find_places();
     next = 0;
   }
-}
-
-// ---- writing ------------------------------------------------------------------------------------------------------
-
-void table_client::send_change(const kvclt::call& c, const names& rows, const std::byte* values, duplicates what,
-                               const part_handler& done, const requests& sent) {
-  if (auto list = find_list(rows); list != nullptr && list->is_unique)
-    return send_list(c, std::move(list), values, done, sent);
-  plan(rows, row_bytes_ + sizeof(std::uint64_t), what);
-  send_parts(c, rows, values, done, sent);
-}
-
-void table_client::push(const names& rows, const std::byte* values) {
-  const auto c = servers_.clock().write_call(servers_.clock().of(name_), net::verb::rows_push);
-  finish("pushing rows of ", nullptr, [&](const part_handler& done, const requests& sent) {
-    send_change(c, rows, values, duplicates::last, done, sent);
-  });
-}
-
-void table_client::update(const names& rows, const std::byte* deltas, bool wait) {
-  const auto c = servers_.clock().update_call(servers_.clock().of(name_), net::verb::rows_update, 0, !wait);
-  if (wait) {
-    return finish("updating rows of ", nullptr, [&](const part_handler& done, const requests& sent) {
-      send_change(c, rows, deltas, duplicates::sum, done, sent);
-    });
-  }
-  send_change(
-      c, rows, deltas, duplicates::sum,
-      [failures = &servers_.failures(), what = "updating \"a row of " + place() + "\""](std::uint32_t, std::uint32_t,
-                                                                                        const kv_result& r) {
-        if (!r.ok()) failures->record(0, r.header.result, r.text(), what);
-      },
-      nullptr);
-}
-
-std::uint64_t table_client::remove(const names& rows) {
-  std::uint64_t n = 0;
-  plan(rows, sizeof(std::uint64_t), duplicates::keep);
-  finish(
-      "removing rows of ", [&](const kv_result& r) { n += r.header.count; },
-      [&](const part_handler& done, const requests& sent) {
-        send_parts({.what = net::verb::rows_remove}, rows, nullptr, done, sent);
-      });
-  return n;
 }
 
 }  // namespace paracel

@@ -66,7 +66,7 @@ struct table_client::listed_call {
   std::vector<attempts> tried;  // part by part
 };
 
-void table_client::send_list(kvclt::call c, std::shared_ptr<listed_rows> list, const std::byte* values,
+void table_client::send_list(kvclt::call c, std::shared_ptr<listed_rows> list, const row_values& values,
                              const part_handler& done, const requests& sent) {
   c.table = id_;
   const auto call =
@@ -74,13 +74,21 @@ void table_client::send_list(kvclt::call c, std::shared_ptr<listed_rows> list, c
   const auto& l = *call->list;
   call->tried.resize(l.parts.size());
   for (const auto& p : l.parts) {
-    if (values == nullptr) break;
-    auto& v = call->values.emplace_back(shared_buffer::allocate(p.count * row_bytes_));
-    if (l.order.empty()) {
-      std::memcpy(v.mutable_data(), values + p.first * row_bytes_, v.size());
-      continue;
+    if (values.rows == nullptr) break;
+    auto& v = call->values.emplace_back(shared_buffer::allocate(p.count * bytes_of_row(c.flags)));
+    if (values.are_updates && residuals_ != nullptr) {
+      const auto ids = l.ids_of(p);
+      const auto put = [&](std::uint32_t k, std::byte* row) {
+        const std::size_t at = l.order.empty() ? p.first + k : l.order[p.first + k];
+        std::memcpy(row, values.rows + at * row_bytes_, row_bytes_);
+      };
+      write_updates(
+          c.flags, p.count, [&](std::uint32_t k) -> const auto& { return ids[k]; }, put, v.mutable_data());
+    } else if (l.order.empty()) {
+      std::memcpy(v.mutable_data(), values.rows + p.first * row_bytes_, v.size());
+    } else {
+      gather_values(v.mutable_data(), values.rows, std::span(l.order).subspan(p.first, p.count), row_bytes_);
     }
-    gather_values(v.mutable_data(), values, std::span(l.order).subspan(p.first, p.count), row_bytes_);
   }
   const server_group::pin_routing here(servers_.client());
   for (std::uint32_t k = 0; k < l.parts.size(); ++k) send_listed(call, k);

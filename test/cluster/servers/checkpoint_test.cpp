@@ -105,6 +105,9 @@ class wanderer : public paralg {
     const int begin = first_iteration();
     table<float> rows(*this, "rows", 3, row_init::uniform(-1, 1, 7),
                       {"libparacel_default.so", "paracel_adagrad", {{"lr", 0.1}}});
+    const auto init = row_init::uniform(-1, 1, 8);
+    rounded_.emplace(*this, "rounded", 2, init, row_optimizer(), table_options{.wire = wire_format::i8});
+    rounded_->restore_residuals(kept_);
     if (get_worker_id() == 0 && !resumed()) paracel_write("w", numbers(5, 1.0));
     paracel_sync();
     for (int i = begin; i < rounds; ++i) {
@@ -119,6 +122,7 @@ class wanderer : public paralg {
       const std::vector<std::uint64_t> ids{static_cast<std::uint64_t>(i % 4), 77};
       std::vector<float> gradients(6, static_cast<float>(w[2]));
       rows.update(ids, gradients);
+      rounded_->update(ids, numbers{w[3], w[4], 0.01 * w[3], 0.1 * w[4]});
       iter_commit();
     }
     paracel_sync();
@@ -128,17 +132,24 @@ class wanderer : public paralg {
     std::vector<float> all(5 * 3);
     rows.pull(std::vector<std::uint64_t>{0, 1, 2, 3, 77}, all);
     result.emplace_back(all.begin(), all.end());
+    table<double> exact(*this, "rounded", 2, init);
+    numbers sums(5 * 2);
+    exact.pull(std::vector<std::uint64_t>{0, 1, 2, 3, 77}, sums);
+    result.push_back(sums);
     commits = paracel_read<std::int64_t>("commits");
     paracel_sync();
   }
   void checkpoint_state(saved_state& to) override {
     to.put("seen", seen_);
     to.put_random("random", random_);
+    to.put("kept", rounded_->residuals());
   }
   void restore_state(const saved_states& from) override {
     others = from.same_workers() ? 0 : from.all().size();
     from.own().get("seen", seen_);
-    if (from.same_workers()) from.own().get_random("random", random_);
+    if (!from.same_workers()) return;
+    from.own().get_random("random", random_);
+    from.own().get("kept", kept_);
   }
 
   std::vector<numbers> result;
@@ -148,6 +159,8 @@ class wanderer : public paralg {
  private:
   std::mt19937_64 random_;
   double seen_ = 0;
+  std::optional<table<double>> rounded_;
+  std::string kept_;  // of it, by the worker that was resumed
 };
 
 /// Runs to `rounds` and returns the final state of every worker.

@@ -314,7 +314,7 @@ TEST(Protocol, ARequestWithOneWrongFieldIsRefusedWithTheReason) {
   EXPECT_EQ(refusal([](auto& h) { h.what = verb::none; }), "unknown verb");
   EXPECT_EQ(refusal([](auto& h) { h.what = static_cast<verb>(11); }), "unknown verb");
   EXPECT_EQ(refusal([](auto& h) { h.what = static_cast<verb>(255); }), "unknown verb");
-  EXPECT_EQ(refusal([](auto& h) { h.flags = 2048; }), "unknown request flag");
+  EXPECT_EQ(refusal([](auto& h) { h.flags = 8192; }), "unknown request flag");
   EXPECT_EQ(refusal([](auto& h) { h.tag = static_cast<value_tag>(5); }), "unknown type tag in the request");
   EXPECT_EQ(refusal([](auto& h) { h.partition = 16384; }), "no such partition");
   EXPECT_EQ(refusal([](auto& h) { h.partition = 16383; }), "accepted");

@@ -6,13 +6,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "core/half.hpp"
 #include "core/membership.hpp"
 #include "net/row_codec.hpp"
+#include "net/row_values.hpp"
 #include "server/node/server.hpp"
 #include "test/support/paths.hpp"
 #include "test/support/row_replies.hpp"
@@ -173,49 +176,186 @@ TEST_F(RowsService, IdsAsGapsAreTheSameIds) {
 }
 
 TEST_F(RowsService, ARetriedStagedBatchOfWhichAPartWasAppliedKeepsTheValuesOfTheRest) {
-  membership m;
-  m.workers = 1;
-  m.elastic = true;  // changes are recorded by partition
-  m.epoch = 1;
-  server_entry only;
-  only.threads = 1;
-  only.incarnation = 7;
-  only.shards = {"a"};
-  m.servers.push_back(only);
-  server_->set_membership(m);
-  server_->adopt(0, *server_->replicas());
-  server_->at(0).keep_replicas();
-  open_floats(1);
+  for (const auto format : {wire_format::full, wire_format::f16, wire_format::i8}) {
+    reset({});
+    membership m;
+    m.workers = 1;
+    m.elastic = true;  // changes are recorded by partition
+    m.epoch = 1;
+    server_entry only;
+    only.threads = 1;
+    only.incarnation = 7;
+    only.shards = {"a"};
+    m.servers.push_back(only);
+    server_->set_membership(m);
+    server_->adopt(0, *server_->replicas());
+    server_->at(0).keep_replicas();
+    open_floats(1);
 
-  // Large enough for a frame of its own, which is freed as soon as nothing refers to it.
-  ids all, applied;
-  for (std::uint64_t id = 0; id < 30'000; ++id) {
-    all.push_back(id);
-    if (partition_of(net::hash_row(id)) % 4 != 0) applied.push_back(id);
+    // Large enough for a frame of its own, which is freed as soon as nothing refers to it.
+    ids all, applied;
+    for (std::uint64_t id = 0; id < 30'000; ++id) {
+      all.push_back(id);
+      if (partition_of(net::hash_row(id)) % 4 != 0) applied.push_back(id);
+    }
+    const auto stage = [&](const ids& names) {
+      net::request_header h;
+      h.what = verb::rows_update;
+      h.table = net::table_id("t");
+      h.tag = value_tag::f32;
+      h.count = static_cast<std::uint32_t>(names.size());
+      h.flags = static_cast<std::uint16_t>(net::flag_gaps | net::flag_staged | net::flag_of(format));
+      h.clock = 0;
+      bytes payload(net::gaps_bytes(names.size(), sizeof(std::uint32_t)));
+      net::write_gaps(payload.data(), names.size(), sizeof(std::uint32_t), [&](std::size_t k) { return names[k]; });
+      for (const auto id : names) {
+        const auto value = static_cast<float>(id % 1000 + 1);
+        const auto at = payload.size();
+        payload.resize(at + net::wire_bytes(format, value_tag::f32, 1));
+        if (format == wire_format::full) std::memcpy(&payload[at], &value, sizeof value);
+        else net::quantise(format, value_tag::f32, std::as_bytes(std::span(&value, 1)).data(), 1, &payload[at]);
+      }
+      return send(h, {}, shared_buffer::copy_of(payload)).header.result;
+    };
+    ASSERT_EQ(stage(applied), status::ok);
+    --sequence_;  // under the same number: what was applied is left out
+    ASSERT_EQ(stage(all), status::ok);
+    const auto read = rows(verb::rows_pull, all, {}, {net::flag_bsp_read, 1}).numbers();
+    ASSERT_EQ(read.size(), all.size());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      wrong += std::abs(read[i] / static_cast<float>(all[i] % 1000 + 1) - 1) < 1e-6F ? 0 : 1;
+    EXPECT_EQ(wrong, 0U) << net::name_of(format);
   }
-  const auto stage = [&](const ids& names) {
+}
+
+/// Rows by id or by name in fewer bits.
+class QuantisedRows : public RowsService {
+ protected:
+  answer coded(verb what, wire_format f, const ids& names, const floats& values, std::uint16_t more = 0,
+               std::uint32_t clock = net::no_clock) {
     net::request_header h;
-    h.what = verb::rows_update;
+    h.what = what;
     h.table = net::table_id("t");
     h.tag = value_tag::f32;
     h.count = static_cast<std::uint32_t>(names.size());
-    h.flags = net::flag_gaps | net::flag_staged;
-    h.clock = 0;
-    bytes payload(net::gaps_bytes(names.size(), sizeof(std::uint32_t)));
-    net::write_gaps(payload.data(), names.size(), sizeof(std::uint32_t), [&](std::size_t k) { return names[k]; });
-    floats values;
-    for (const auto id : names) values.push_back(static_cast<float>(id + 1));
-    add_bytes(payload, std::as_bytes(std::span(values)));
-    return send(h, {}, shared_buffer::copy_of(payload)).header.result;
+    h.flags = static_cast<std::uint16_t>(net::flag_of(f) | more);
+    h.clock = clock;
+    bytes body;
+    if ((more & net::flag_named) != 0) {
+      std::string texts;
+      for (const auto id : names) {
+        const auto text = "row " + std::to_string(id);
+        put_bytes(body, static_cast<std::uint32_t>(text.size()));
+        texts += text;
+      }
+      add_bytes(body, net::bytes_of(texts));
+      body.resize(net::names_bytes(names.size(), texts.size()));
+    } else {
+      add_bytes(body, std::as_bytes(std::span(names)));
+    }
+    const auto width = values.size() / names.size();
+    for (std::size_t i = 0; i < names.size() && !values.empty(); ++i) {
+      const auto at = body.size();
+      body.resize(at + net::wire_bytes(f, value_tag::f32, width));
+      net::quantise(f, value_tag::f32, reinterpret_cast<const std::byte*>(values.data() + i * width), width, &body[at]);
+    }
+    return send(h, body);
+  }
+  static floats numbers(wire_format f, const answer& a, std::size_t rows, std::size_t width) {
+    EXPECT_EQ(a.header.result, status::ok) << a.text();
+    EXPECT_EQ(a.body.size(), rows * net::wire_bytes(f, value_tag::f32, width));
+    floats out(rows * width);
+    if (a.body.size() == rows * net::wire_bytes(f, value_tag::f32, width))
+      net::dequantise(f, value_tag::f32, a.body.data(), rows, width, reinterpret_cast<std::byte*>(out.data()));
+    return out;
+  }
+};
+
+TEST_F(QuantisedRows, ValuesTravelInFewerBitsAndAreStoredInAll) {
+  open_floats(2);
+  const ids names{3, 9};
+  for (const auto f : {wire_format::f16, wire_format::i8}) {
+    ASSERT_EQ(rows(verb::rows_push, names, {0.1F, 127, -127, 2}).header.result, status::ok);
+    EXPECT_EQ(numbers(f, coded(verb::rows_pull, f, names, {}), 2, 2),
+              (floats{f == wire_format::f16 ? float_of_half(half_of(0.1F)) : 0, 127, -127, 2}));
+    ASSERT_EQ(coded(verb::rows_update, f, names, {127, 1, 127, 5}).header.result, status::ok);
+    EXPECT_EQ(rows(verb::rows_pull, names).numbers(), (floats{127.1F, 128, 0, 7}));
+    ASSERT_EQ(coded(verb::rows_push, f, names, {127, 1, 127, 5}).header.result, status::ok);
+    EXPECT_EQ(rows(verb::rows_pull, names).numbers(), (floats{127, 1, 127, 5}));
+  }
+}
+
+TEST_F(QuantisedRows, AStagedBatchWaitsInFullPrecision) {
+  open_floats(2);
+  for (const std::uint16_t form : {std::uint16_t{0}, net::flag_named}) {
+    for (const auto f : {wire_format::f16, wire_format::i8}) {
+      ASSERT_EQ(coded(verb::rows_update, f, {3, 90}, {127, 1, 127, 5}, net::flag_staged | form, 0).header.result,
+                status::ok);
+      ASSERT_EQ(coded(verb::rows_update, f, {90, 4}, {127, -1, 2, 127}, net::flag_staged | form, 0).header.result,
+                status::ok);
+    }
+    const auto got = coded(verb::rows_pull, wire_format::f16, {3, 4, 90}, {}, net::flag_bsp_read | form, 1);
+    EXPECT_EQ(numbers(wire_format::f16, got, 3, 2), (floats{254, 2, 4, 254, 508, 8}));
+  }
+}
+
+TEST_F(QuantisedRows, WhatCannotTravelSoIsRefusedAndChangesNothing) {
+  open_floats(2);
+  ASSERT_EQ(rows(verb::rows_push, {1, 2}, {1, 2, 70000, 4}).header.result, status::ok);
+  constexpr auto f16 = wire_format::f16;
+  EXPECT_THAT(coded(verb::rows_pull, f16, {1, 2}, {}).text(),
+              HasSubstr("table \"t\", row 2: found 70000, want at most"));
+  EXPECT_EQ(coded(verb::rows_pull, f16, {2}, {}).header.result, status::too_large);
+  EXPECT_EQ(numbers(wire_format::i8, coded(verb::rows_pull, wire_format::i8, {2}, {}), 1, 2)[0], 70000);
+  EXPECT_EQ(numbers(f16, coded(verb::rows_pull, f16, {1}, {}), 1, 2), (floats{1, 2}));
+  EXPECT_THAT(coded(verb::rows_update, f16, {1}, {5, 5}, net::flag_i8).text(), HasSubstr("not as both"));
+  EXPECT_THAT(coded(verb::rows_remove, f16, {1}, {}).text(), HasSubstr("rows_remove has no numbers"));
+  EXPECT_THAT(rows(verb::rows_update, {1}, {1, 1}, {.flags = net::flag_f16}).text(),
+              HasSubstr("do not fit the payload"));
+  EXPECT_EQ(rows(verb::rows_pull, {1, 2}).numbers(), (floats{1, 2, 70000, 4}));
+  net::request_header h;
+  h.what = verb::rows_scan;
+  h.table = net::table_id("t");
+  h.flags = net::flag_f16;
+  EXPECT_THAT(send(h, bytes(8)).text(), HasSubstr("rows_scan has no numbers"));
+
+  const auto open_coded = [&](const char* symbol, value_tag element, std::uint16_t flags) {
+    net::table_definition d;
+    d.element = element;
+    d.width = 2;
+    if (*symbol != '\0') {
+      d.plugin = "libparacel_default.so";
+      d.symbol = symbol;
+    }
+    net::request_header o;
+    o.what = verb::table_open;
+    o.flags = flags;
+    o.key_bytes = 1;
+    bytes body(1, std::byte{'u'});
+    add_bytes(body, net::encode(d));
+    return send(o, body);
   };
-  ASSERT_EQ(stage(applied), status::ok);
-  --sequence_;  // under the same number: what was applied is left out
-  ASSERT_EQ(stage(all), status::ok);
-  const auto read = rows(verb::rows_pull, all, {}, {net::flag_bsp_read, 1}).numbers();
-  ASSERT_EQ(read.size(), all.size());
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < all.size(); ++i) wrong += read[i] == static_cast<float>(all[i] + 1) ? 0 : 1;
-  EXPECT_EQ(wrong, 0U);
+  EXPECT_THAT(open_coded("paracel_max", value_tag::f32, net::flag_f16).text(), HasSubstr("paracel_max does not add"));
+  EXPECT_THAT(open_coded("", value_tag::i64, net::flag_i8).text(), HasSubstr("rows of i64 cannot be sent as i8"));
+  EXPECT_THAT(open_coded("", value_tag::f32, net::flag_i8 | net::flag_f16).text(), HasSubstr("not as both"));
+  EXPECT_EQ(open_coded("paracel_adagrad", value_tag::f64, net::flag_i8).header.result, status::ok);
+  // A table that was opened without it: each request is checked, too.
+  net::table_definition d;
+  d.element = value_tag::f32;
+  d.width = 2;
+  d.plugin = "libparacel_default.so";
+  d.symbol = "paracel_max";
+  ASSERT_EQ(open("most", d).header.result, status::ok);
+  h = {};
+  h.what = verb::rows_update;
+  h.table = net::table_id("most");
+  h.tag = value_tag::f32;
+  h.count = 1;
+  h.flags = net::flag_f16;
+  EXPECT_THAT(send(h, bytes(12)).text(), HasSubstr("additive(...)"));
+  h.what = verb::rows_pull;
+  EXPECT_EQ(send(h, bytes(8)).header.result, status::ok) << "any table can be read so";
 }
 
 TEST_F(RowsService, ARowOfAnotherShardOrServerIsRefusedBeforeAnythingIsDone) {

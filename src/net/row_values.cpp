@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "net/row_values.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include <paracel/detail/bytes.hpp>
+
+#include "core/half.hpp"
+
+namespace paracel::net {
+
+namespace {
+
+template <class F>
+void with_real(value_tag element, const F& f) {
+  if (element == value_tag::f32) f(float{});
+  else f(double{});
+}
+
+/// The greatest absolute value; not finite if one of them is not. As integers, since the bits of positive numbers are
+/// in the order of the numbers: compilers vectorise this without -ffast-math.
+template <class T>
+T greatest_magnitude(const T* row, std::size_t width) noexcept {
+  using bits = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  bits greatest = 0;
+  for (std::size_t j = 0; j < width; ++j) {
+    const auto magnitude = std::bit_cast<bits>(row[j]) & std::numeric_limits<bits>::max();
+    greatest = magnitude > greatest ? magnitude : greatest;
+  }
+  return std::bit_cast<T>(greatest);
+}
+
+template <class T>
+void to_f16(const T* row, std::size_t width, std::byte* to) noexcept {
+  to_halves(row, width, to);
+  if (greatest_magnitude(row, width) < static_cast<T>(half_overflow)) return;
+  constexpr std::uint16_t greatest_half = 0x7bff;
+  for (std::size_t j = 0; j < width; ++j) {
+    if (!std::isfinite(row[j]) || std::abs(row[j]) < static_cast<T>(half_overflow)) continue;
+    const auto h = static_cast<std::uint16_t>(greatest_half | (std::signbit(row[j]) ? 0x8000U : 0U));
+    store_fields(to + j * sizeof h, h);
+  }
+}
+
+/// Of a row with this greatest absolute value.
+template <class T>
+float scale_for(T greatest) noexcept {
+  if (!std::isfinite(greatest)) return std::numeric_limits<float>::quiet_NaN();
+  const auto scale = greatest / greatest_i8;
+  if (scale > static_cast<T>(std::numeric_limits<float>::max())) return std::numeric_limits<float>::max();
+  // Below it a float has fewer bits, and its inverse may overflow.
+  if (scale < static_cast<T>(std::numeric_limits<float>::min())) return 0;
+  const auto rounded = static_cast<float>(scale);
+  return std::isfinite(static_cast<T>(rounded) * greatest_i8) ? rounded : std::nextafter(rounded, 0.0F);
+}
+
+template <class T>
+void to_i8(const T* row, std::size_t width, std::byte* to) noexcept {
+  const auto scale = scale_for(greatest_magnitude(row, width));
+  auto* numbers = store_fields(to, scale);
+  if (!(scale > 0)) {
+    std::memset(numbers, 0, width);
+    return;
+  }
+  // Adding 1.5 * 2^23 rounds a small float to the nearest integer, which is then in its lowest bits.
+  constexpr float rounding = 0x1.8p23F;
+  constexpr auto limit = static_cast<float>(greatest_i8);
+  const auto inverse = static_cast<T>(1) / static_cast<T>(scale);
+  auto* out = reinterpret_cast<std::int8_t*>(numbers);
+  for (std::size_t j = 0; j < width; ++j) {
+    auto q = static_cast<float>(row[j] * inverse);
+    q = q > limit ? limit : q;
+    q = q < -limit ? -limit : q;
+    out[j] =
+        static_cast<std::int8_t>(std::bit_cast<std::int32_t>(q + rounding) - std::bit_cast<std::int32_t>(rounding));
+  }
+}
+
+template <class T>
+void from_i8(const std::byte* from, std::size_t width, T* row) noexcept {
+  float scale = 0;
+  load_fields(from, scale);
+  const auto* q = reinterpret_cast<const std::int8_t*>(from + sizeof scale);
+  const auto factor = static_cast<T>(scale);
+  for (std::size_t j = 0; j < width; ++j) row[j] = factor * static_cast<T>(q[j]);
+}
+
+}  // namespace
+
+void quantise(wire_format f, value_tag element, const std::byte* row, std::size_t width, std::byte* to) noexcept {
+  with_real(element, [&]<class T>(T) {
+    const auto* numbers = reinterpret_cast<const T*>(row);
+    if (f == wire_format::f16) to_f16(numbers, width, to);
+    else to_i8(numbers, width, to);
+  });
+}
+
+void dequantise(wire_format f, value_tag element, const std::byte* from, std::size_t count, std::size_t width,
+                std::byte* rows) noexcept {
+  with_real(element, [&]<class T>(T) {
+    auto* numbers = reinterpret_cast<T*>(rows);
+    if (f == wire_format::f16) return from_halves(from, count * width, numbers);
+    const auto bytes = wire_bytes(f, element, width);
+    for (std::size_t i = 0; i < count; ++i) from_i8(from + i * bytes, width, numbers + i * width);
+  });
+}
+
+std::optional<double> beyond(wire_format f, value_tag element, const std::byte* row, std::size_t width) noexcept {
+  std::optional<double> found;
+  with_real(element, [&]<class T>(T) {
+    const auto* numbers = reinterpret_cast<const T*>(row);
+    // The greatest scale is the greatest float.
+    const auto end = f == wire_format::f16 ? half_overflow : 0x1p128 * greatest_i8;
+    if (static_cast<double>(greatest_magnitude(numbers, width)) < end) return;
+    for (std::size_t j = 0; j < width; ++j) {
+      const auto x = static_cast<double>(numbers[j]);
+      if (!std::isfinite(x) || std::abs(x) < end) continue;
+      found = x;
+      return;
+    }
+  });
+  return found;
+}
+
+}  // namespace paracel::net
