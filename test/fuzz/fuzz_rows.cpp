@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Arbitrary bytes as the definition of a table and as the rows of a request or a scan. Besides not crashing: accepted
-// rows cover exactly their payload, and a definition encodes to the same bytes again.
+// Arbitrary bytes as the definition of a table, as the rows of a request or a scan, and as numbers in fewer bits.
+// Besides not crashing: accepted rows cover exactly their payload, a definition encodes to the same bytes again, and
+// numbers that were rounded once are not rounded further.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "net/row_codec.hpp"
+#include "net/row_values.hpp"
 
 namespace {
 
@@ -82,6 +85,63 @@ void as_values(std::span<const std::byte> payload, std::uint32_t count, std::siz
   require(r.values.size() == payload.size(), "and there is nothing else");
 }
 
+/// Rows that arrive as f16 or i8 are rows of numbers, whatever their bytes are. Sent again as f16 they are the same
+/// ones; as i8, which may choose a smaller scale, they differ by half of a step of it. Rounding never leaves the
+/// format.
+template <class T>
+void as_numbers(wire_format f, std::span<const std::byte> payload, std::size_t width) {
+  const auto row_bytes = wire_bytes(f, tag_of<T>(), width);
+  const auto count = payload.size() / row_bytes;
+  std::vector<T> rows(count * width);
+  std::vector<T> again(width);
+  std::vector<std::byte> bytes(row_bytes);
+  dequantise(f, tag_of<T>(), payload.data(), count, width, reinterpret_cast<std::byte*>(rows.data()));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto* row = rows.data() + i * width;
+    const auto* raw = reinterpret_cast<const std::byte*>(row);
+    quantise(f, tag_of<T>(), raw, width, bytes.data());
+    dequantise(f, tag_of<T>(), bytes.data(), 1, width, reinterpret_cast<std::byte*>(again.data()));
+    double greatest = 0;
+    bool finite = true;
+    for (std::size_t j = 0; j < width; ++j) {
+      finite = finite && std::isfinite(row[j]);
+      greatest = std::max(greatest, std::abs(static_cast<double>(row[j])));
+    }
+    if (finite) require(!beyond(f, tag_of<T>(), raw, width) || f == wire_format::i8, "f16 holds what came as f16");
+    for (std::size_t j = 0; j < width; ++j) {
+      if (f == wire_format::f16) {
+        require(std::isnan(row[j]) ? std::isnan(again[j]) : row[j] == again[j], "a half comes back");
+      } else if (!finite) {
+        require(std::isnan(again[j]), "a row without a norm is one of NaN");
+      } else {
+        const auto off = std::abs(static_cast<double>(row[j]) - static_cast<double>(again[j]));
+        require(off <= greatest / 254 * (1 + 1e-4) + 1.5e-36, "at most half a step away");
+        require(std::isfinite(again[j]), "rounding makes no infinity");
+      }
+    }
+  }
+}
+
+/// The bytes as numbers of a worker, which it rounds: no input may make what is finite infinite.
+template <class T>
+void as_row(wire_format f, std::span<const std::byte> payload) {
+  std::vector<T> row(std::min<std::size_t>(payload.size() / sizeof(T), 1000));
+  if (row.empty()) return;
+  std::memcpy(row.data(), payload.data(), row.size() * sizeof(T));
+  std::vector<std::byte> bytes(wire_bytes(f, tag_of<T>(), row.size()));
+  std::vector<T> got(row.size());
+  quantise(f, tag_of<T>(), reinterpret_cast<const std::byte*>(row.data()), row.size(), bytes.data());
+  dequantise(f, tag_of<T>(), bytes.data(), 1, row.size(), reinterpret_cast<std::byte*>(got.data()));
+  const bool finite = std::all_of(row.begin(), row.end(), [](T x) { return std::isfinite(x); });
+  for (std::size_t j = 0; j < row.size(); ++j) {
+    if (f == wire_format::f16) require(std::isfinite(row[j]) == std::isfinite(got[j]), "f16 goes number by number");
+    else require(std::isfinite(got[j]) == finite, "i8 goes row by row");
+    if (finite)
+      require(std::abs(got[j]) <= std::abs(row[j]) * 1.001 || f == wire_format::i8 || row[j] * row[j] < 1e-8,
+              "no number grows by more than a rounding");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -102,5 +162,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     as_rows(payload, wild, named, row_bytes);
   }
   as_values(payload, count, row_bytes);
+  for (const auto f : {wire_format::f16, wire_format::i8}) {
+    const auto width = std::to_integer<std::size_t>(input[1]) + 1;
+    as_numbers<float>(f, payload, width);
+    as_numbers<double>(f, payload, width);
+    as_row<float>(f, payload);
+    as_row<double>(f, payload);
+  }
   return 0;
 }

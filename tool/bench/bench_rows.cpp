@@ -3,13 +3,16 @@
 // Rows of a typed table per second: pulls, additions and AdaGrad steps of random rows out of many, in the server object
 // alone (one thread, no socket) or through ipc from one worker to one server process with one shard thread. Prints one
 // line of JSON. Without --op it measures all three in the server object, which shows the throughput of one core.
+// --op wire compares the formats in which rows travel, in turn: bytes and time of a pull and of an update (ipc).
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -22,13 +25,15 @@
 #include "bench_support.hpp"
 #include "id_lists.hpp"
 #include "net/row_codec.hpp"
+#include "net/row_values.hpp"
 #include "net/zmq_transport.hpp"
 #include "server/node/server.hpp"
 #include "server/node/server_node.hpp"
 #include "worker/comm/single_comm.hpp"
 #include "worker/job/session.hpp"
+#include "worker/parameters/parasrv.hpp"
 
-DEFINE_string(op, "all", "pull, add or adagrad; all: each in turn, in the server object");
+DEFINE_string(op, "all", "pull, add or adagrad; wire: formats of rows, ipc; all: each in turn, in the server object");
 DEFINE_string(where, "server", "server: the object alone; ipc: a worker and a server process");
 DEFINE_uint64(rows, 1'000'000, "rows of the table");
 DEFINE_uint64(rows_per_call, 10'000, "rows of a call, drawn at random");
@@ -164,32 +169,56 @@ void all_alone() {
   std::printf("%s\n", line.dump().c_str());
 }
 
-void through_ipc() {
-  std::string folder = "/tmp/prc-bench-XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot create a folder in /tmp");
-  const child server([&](int in, int out) {
+/// A server process with one shard thread, and this process as its only worker.
+class ipc_job {
+ public:
+  ipc_job()
+      : server_([this](int in, int out) {
+          keep_large_blocks();
+          net::zmq_transport transport;
+          srv::node_options o;
+          o.bind = "ipc://" + folder_;
+          srv::server_node node(transport, std::move(o));
+          membership m;
+          m.servers.push_back(node.addresses());
+          node.set_membership(m);
+          auto text = m.to_json();
+          text.resize(4096, ' ');
+          write_all(out, text.data(), text.size());
+          char end = 0;
+          read_all(in, &end, 1);
+        }) {
+    std::string text(4096, ' ');
+    read_all(server_.in(), text.data(), text.size());
     keep_large_blocks();
-    net::zmq_transport transport;
-    srv::node_options o;
-    o.bind = "ipc://" + folder;
-    srv::server_node node(transport, std::move(o));
-    membership m;
-    m.servers.push_back(node.addresses());
-    node.set_membership(m);
-    auto text = m.to_json();
-    text.resize(4096, ' ');
-    write_all(out, text.data(), text.size());
-    char end = 0;
-    read_all(in, &end, 1);
-  });
-  std::string text(4096, ' ');
-  read_all(server.in(), text.data(), text.size());
-  keep_large_blocks();
-  const auto job =
-      session::alone(std::make_shared<net::zmq_transport>(), membership::from_json(text), nullptr, nullptr);
+    worker_ = session::alone(std::make_shared<net::zmq_transport>(), membership::from_json(text), nullptr, nullptr);
+  }
+  ~ipc_job() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  ipc_job(const ipc_job&) = delete;
+  ipc_job& operator=(const ipc_job&) = delete;
+
+  [[nodiscard]] Comm comm() const { return Comm(std::make_shared<single_comm>(), worker_); }
+  [[nodiscard]] pid_t server() const { return server_.process(); }
+
+ private:
+  static std::string new_folder() {
+    std::string folder = "/tmp/prc-bench-XXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot create a folder in /tmp");
+    return folder;
+  }
+  std::string folder_ = new_folder();
+  child server_;
+  std::shared_ptr<session> worker_;
+};
+
+void through_ipc() {
+  const ipc_job job;
   tally t;
   {
-    paralg a("", Comm(std::make_shared<single_comm>(), job));
+    paralg a("", job.comm());
     row_optimizer optimizer;
     if (FLAGS_op == "adagrad") optimizer = {"libparacel_default.so", "paracel_adagrad", {}};
     table<float> rows(a, "t", FLAGS_width, row_init::uniform(-0.1, 0.1, 1), optimizer);
@@ -202,7 +231,7 @@ void through_ipc() {
     }
     const auto numbers = [&](std::size_t k) { return std::span(values[k]).first(FLAGS_rows_per_call * FLAGS_width); };
     std::vector<async_functor_type> flying(FLAGS_window);
-    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds, {server.process()});
+    stopwatch watch(t, FLAGS_warm_up, FLAGS_seconds, {job.server()});
     for (std::size_t i = 0;; ++i) {
       const auto sent = clock::now();
       const auto ids = calls.next();
@@ -224,8 +253,6 @@ void through_ipc() {
       if (f.valid()) f.get();
     a.paracel_sync();
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
   const auto n = static_cast<double>(FLAGS_rows_per_call);
   char extra[256];
   std::snprintf(extra, sizeof extra,
@@ -234,14 +261,92 @@ void through_ipc() {
   print(t, n * static_cast<double>(FLAGS_width) * sizeof(float), n, extra);
 }
 
+/// A pull and an update in each format, one after the other, until the time is over: bytes and median time of each, and
+/// the median of the ratios of full precision to the format in the same turn.
+void compare_formats() {
+  struct measured {
+    std::vector<double> us, gain;
+    double bytes = 0;
+    double worker_seconds = 0, server_seconds = 0;
+  };
+  constexpr std::array formats{wire_format::full, wire_format::f16, wire_format::i8};
+  constexpr std::array operations{"pull", "update"};
+  std::array<std::array<measured, formats.size()>, operations.size()> all;
+  const auto median = [](std::vector<double> v) {
+    std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
+    return v[v.size() / 2];
+  };
+  const ipc_job job;
+  {
+    paralg a("", job.comm());
+    std::vector<table<float>> tables;
+    for (const auto f : formats)
+      tables.emplace_back(a, "t", FLAGS_width, row_init::uniform(-0.1, 0.1, 1), row_optimizer(),
+                          table_options{.wire = f, .most_residual_bytes = std::size_t{4} << 30U});
+    auto calls = calls_of_flags();
+    const auto deltas = [&] {
+      std::mt19937 random(1);
+      std::normal_distribution<float> normal(0, 0.001F);
+      std::vector<float> v(FLAGS_rows_per_call * FLAGS_width);
+      for (auto& x : v) x = normal(random);
+      return v;
+    }();
+    std::vector<float> out(deltas.size());
+    auto& client = a.servers().client();
+    const auto begin = clock::now();
+    const auto since = [&](clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); };
+    for (std::size_t turn = 0; since(begin) < FLAGS_warm_up + FLAGS_seconds; ++turn) {
+      const bool counts = since(begin) > FLAGS_warm_up;
+      const auto ids = calls.next();
+      for (std::size_t o = 0; o < operations.size(); ++o) {
+        std::array<double, formats.size()> us{};
+        for (std::size_t k = 0; k < formats.size(); ++k) {
+          const auto f = (k + turn) % formats.size();
+          auto& m = all[o][f];
+          (void)client.take_traffic();
+          const auto worker = processor_seconds(::getpid());
+          const auto server = processor_seconds(job.server());
+          const auto sent = clock::now();
+          if (o == 0) tables[f].pull(ids, out);
+          else tables[f].bupdate(ids, deltas);
+          us[f] = since(sent) * 1e6;
+          if (!counts) continue;
+          m.worker_seconds += processor_seconds(::getpid()) - worker;
+          m.server_seconds += processor_seconds(job.server()) - server;
+          const auto used = client.take_traffic();
+          m.bytes += static_cast<double>(used.sent_bytes + used.received_bytes);
+          m.us.push_back(us[f]);
+        }
+        for (std::size_t f = 0; counts && f < formats.size(); ++f) all[o][f].gain.push_back(us[0] / us[f]);
+      }
+    }
+  }
+  nlohmann::json line{{"rows_per_call", FLAGS_rows_per_call}, {"width", FLAGS_width}};
+  for (std::size_t o = 0; o < operations.size(); ++o) {
+    for (std::size_t f = 0; f < formats.size(); ++f) {
+      const auto& m = all[o][f];
+      if (m.us.empty()) throw std::runtime_error("--seconds is too short for one turn");
+      const auto n = static_cast<double>(m.us.size());
+      line[operations[o]][net::name_of(formats[f])] = {{"turns", m.us.size()},
+                                                       {"bytes", m.bytes / n},
+                                                       {"us", median(m.us)},
+                                                       {"bytes_of_full", m.bytes / all[o][0].bytes},
+                                                       {"speed_of_full", median(m.gain)},
+                                                       {"worker_us", m.worker_seconds / n * 1e6},
+                                                       {"server_us", m.server_seconds / n * 1e6}};
+    }
+  }
+  std::printf("%s\n", line.dump().c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   gflags::SetUsageMessage("rows of a typed table per second; prints one line of JSON");
   gflags::ParseCommandLineFlags(&argc, &argv, true);
   try {
-    if (FLAGS_op != "all" && FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad")
-      throw std::runtime_error("--op must be pull, add, adagrad or all");
+    if (FLAGS_op != "all" && FLAGS_op != "pull" && FLAGS_op != "add" && FLAGS_op != "adagrad" && FLAGS_op != "wire")
+      throw std::runtime_error("--op must be pull, add, adagrad, wire or all");
     if (FLAGS_where != "server" && FLAGS_where != "ipc") throw std::runtime_error("--where must be server or ipc");
     if (FLAGS_where == "ipc" && FLAGS_op == "all") throw std::runtime_error("--where ipc measures one --op");
     if (FLAGS_ids != "random" && FLAGS_ids != "unique" && FLAGS_ids != "ascending")
@@ -251,7 +356,8 @@ int main(int argc, char** argv) {
     if (FLAGS_window == 0 || FLAGS_rows == 0 || FLAGS_rows_per_call == 0 || FLAGS_rows_per_call > load_rows)
       throw std::runtime_error("window and rows begin at 1, rows_per_call ends at " + std::to_string(load_rows));
     keep_large_blocks();
-    if (FLAGS_where == "ipc") through_ipc();
+    if (FLAGS_op == "wire") compare_formats();
+    else if (FLAGS_where == "ipc") through_ipc();
     else if (FLAGS_op == "all") all_alone();
     else one_alone();
   } catch (const std::exception& e) {
