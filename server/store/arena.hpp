@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/store/chunk_pool.hpp"
+#include "server/store/scarce_memory.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define PARACEL_ARENA_PASSES_THROUGH 1
@@ -210,7 +211,7 @@ class arena {
     return block;
   }
   void add_chunk() {
-    chunks_.reserve(chunks_.size() + 1);
+    make_room(chunks_, 1);
     auto* chunk = static_cast<std::byte*>(pool_.allocate());
     if (left_ >= smallest) make_free(next_, left_);  // at most 1 KiB; 8 bytes are too small for anything
     chunks_.push_back(chunk);

@@ -18,7 +18,7 @@ std::size_t unused_in(const arena& a) noexcept { return is_sparse(a) || a.waste(
 
 std::size_t key_store::unused_bytes() const noexcept {
   auto n = chunks_.idle_bytes() + unused_in(state_memory_) + family_.slots.chunks().idle_bytes() +
-           state_family_.slots.chunks().idle_bytes();
+           state_family_.slots.chunks().idle_bytes() + family_.replaced_bytes + state_family_.replaced_bytes;
   for (const auto& g : groups_) n += unused_in(g);
   return n;
 }
@@ -27,8 +27,9 @@ std::size_t key_store::unused_bytes() const noexcept {
 bool key_store::tidy_tables(arena& memory, std::span<table> of_arena, const std::function<bool()>& over) {
   if (tidied_tables_ == 0 && is_sparse(memory)) memory.begin_moving();
   for (; tidied_tables_ < of_arena.size(); ++tidied_tables_) {
-    if (over()) return false;
-    of_arena[tidied_tables_].fit();
+    do {
+      if (over()) return false;
+    } while (of_arena[tidied_tables_].fit());
     of_arena[tidied_tables_].move_entries();
   }
   memory.end_moving();

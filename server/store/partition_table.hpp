@@ -25,6 +25,7 @@
 #include "core/shared_buffer.hpp"
 #include "net/protocol.hpp"
 #include "server/store/arena.hpp"
+#include "server/store/growing_slots.hpp"
 #include "server/store/slot_pool.hpp"
 
 namespace paracel::srv {
@@ -85,7 +86,8 @@ class slot_memory {
  public:
   /// Zeros. Throws: std::bad_alloc.
   std::uint64_t* allocate(std::size_t count);
-  void free(std::uint64_t* slots, std::size_t count) noexcept;
+  /// `given_back`: bytes of its front (`large_slots::give_back`).
+  void free(std::uint64_t* slots, std::size_t count, std::size_t given_back = 0) noexcept;
   [[nodiscard]] chunk_pool& chunks() noexcept { return chunks_; }
   [[nodiscard]] const chunk_pool& chunks() const noexcept { return chunks_; }
 
@@ -99,6 +101,7 @@ class slot_memory {
 struct table_stats {
   std::uint64_t last_version = 0;  ///< versions are unique in a shard, so that they increase within every partition
   std::uint64_t moves = 0;  ///< increases whenever an entry is removed, or its value changes address, size or type
+  std::size_t replaced_bytes = 0;  ///< of arrays of slots whose tables are being moved to others
   slot_memory slots;
 };
 
@@ -106,8 +109,9 @@ struct table_stats {
 ///
 /// Thread-safety: owned by the shard thread.
 /// Lifetime: arena and family must outlive it.
-/// Cost: an access is one hash (the caller's), one cache line of slots and one of the entry. An empty table allocates
-/// nothing; a rehash touches one partition of 16,384.
+/// Cost: an access is one hash (the caller's), one cache line of slots and one of the entry; while a large table grows
+/// it may be a second line of slots. An empty table allocates nothing. Growth takes no longer than 0.5 ms of an
+/// insertion: a table of more than 65,536 slots moves 16 of them with each (growing_slots.hpp).
 class table {
  public:
   table() = default;
@@ -130,8 +134,11 @@ class table {
   /// Moves the entries that lie in the old chunks of the arena (`arena::begin_moving`). Throws: std::bad_alloc; some
   /// are moved, and the table is the same.
   void move_entries();
-  /// Shrinks a table that has become much too large. Throws: std::bad_alloc; it is unchanged.
-  void fit();
+  /// Shrinks a table that has become much too large, or goes on moving it, in steps. Returns: whether there is more to
+  /// be done. Throws: std::bad_alloc; it is unchanged.
+  bool fit();
+  /// Whether it is between two arrays of slots.
+  [[nodiscard]] bool is_moving() const noexcept { return moving_ != 0; }
 
   /// The bytes of `e` for a change in place. Copies a large value first while a reply still holds it.
   std::span<std::byte> open(entry& e);
@@ -148,6 +155,8 @@ class table {
   /// different keys then overlap.
   void prefetch_slot(std::uint64_t hash) const noexcept {
     if (slots_ != nullptr) __builtin_prefetch(&slots_[hash & mask_]);
+    if (moving_ != 0) [[unlikely]]
+      prefetch_replaced(hash);
   }
   /// The first entry whose slot fits the hash, or null. Its key is another one in one of 65,536 cases.
   [[nodiscard]] entry* guess(std::uint64_t hash) const noexcept {
@@ -155,7 +164,7 @@ class table {
     const auto wanted = hash & 0xffffU;
     for (std::size_t i = hash & mask_; slots_[i] != 0; i = (i + 1) & mask_)
       if (slots_[i] >> address_bits == wanted) return entry_of(slots_[i]);
-    return nullptr;
+    return moving_ != 0 ? guess_replaced(hash) : nullptr;
   }
 
   /// Calls f(const entry&) for each whose low 16 bits of the hash are in [first, first + width), in no particular
@@ -165,6 +174,12 @@ class table {
   template <class F>
   void for_each(std::uint32_t first, std::uint32_t width, const F& f) const {
     if (slots_ == nullptr) return;
+    const auto visit = [&](slot s) {
+      if (const auto low = static_cast<std::uint32_t>(s >> address_bits); low - first < width) {
+        f(*static_cast<const entry*>(entry_of(s)));
+      }
+    };
+    if (moving_ != 0) replaced().for_each(visit);
     // Narrower than the table: the homes of the range are adjacent, and displaced entries follow up to a gap.
     const bool narrow = mask_ <= 0xffffU && width <= mask_;
     const std::size_t homes = narrow ? width : mask_ + 1UL;
@@ -175,9 +190,7 @@ class table {
         if (i >= homes) return;
         continue;
       }
-      if (const auto low = static_cast<std::uint32_t>(s >> address_bits); low - first < width) {
-        f(*static_cast<const entry*>(entry_of(s)));
-      }
+      visit(s);
     }
   }
 
@@ -189,7 +202,7 @@ class table {
   static slot slot_of(const entry* e, std::uint64_t hash) noexcept {
     return (hash << address_bits) | reinterpret_cast<std::uintptr_t>(e);
   }
-  [[nodiscard]] std::size_t home_of(slot s) const noexcept;
+  [[nodiscard]] static std::size_t home_of(slot s, std::size_t mask) noexcept;
   [[nodiscard]] slot* locate(std::uint64_t hash, std::string_view key) const noexcept;
   slot& place_for(std::uint64_t hash, std::string_view key);
   entry* make(std::string_view key, value_tag tag, std::size_t value_bytes, bool large);
@@ -200,12 +213,20 @@ class table {
   entry& put(slot& s, std::uint64_t hash, entry* fresh) noexcept;
   void rehash(std::size_t slots);
   void free_slots() noexcept;
+  [[nodiscard]] replaced_slots& replaced() const noexcept { return large_slots::front_of(slots_).old; }
+  void prefetch_replaced(std::uint64_t hash) const noexcept;
+  [[nodiscard]] entry* guess_replaced(std::uint64_t hash) const noexcept;
+  void settle(slot s) noexcept;
+  void move_some(std::size_t slots) noexcept;
+  void free_replaced() noexcept;
 
   arena* memory_ = nullptr;
   table_stats* family_ = nullptr;
   slot* slots_ = nullptr;
   std::uint32_t mask_ = 0;
-  std::uint32_t size_ = 0;
+  std::uint32_t size_ : 31 = 0;
+  std::uint32_t moving_ : 1 = 0;  // the slots are being moved from `replaced`
 };
+static_assert(sizeof(table) == 32);  // never in two cache lines
 
 }  // namespace paracel::srv

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 #include <paracel/detail/bytes.hpp>
 
@@ -36,42 +37,102 @@ std::size_t row_table::memory_bytes() const noexcept {
 
 row_table::slot* row_table::take_slots(std::size_t count) {
   const auto bytes = count * sizeof(slot);
-  if (!slot_pool::serves(bytes)) return static_cast<slot*>(memory_.allocate(bytes));
-  auto* slots = static_cast<slot*>(pool_.allocate(bytes));
+  if (!slot_pool::serves(bytes) && !large_slots::serves(count)) {
+    auto* slots = static_cast<slot*>(memory_.allocate(bytes));
+    std::fill_n(slots, count, slot{0});
+    return slots;
+  }
+  auto* slots = large_slots::serves(count) ? large_slots::allocate(count) : static_cast<slot*>(pool_.allocate(bytes));
   memory_.count_bytes(static_cast<std::ptrdiff_t>(bytes));
+  if (!large_slots::serves(count)) std::fill_n(slots, count, slot{0});
   return slots;
+}
+
+void row_table::free_slots(slot* slots, std::size_t count) noexcept {
+  const auto bytes = count * sizeof(slot);
+  if (large_slots::serves(count)) {
+    large_slots::free(slots, count);
+  } else if (slot_pool::serves(bytes)) {
+    pool_.free(slots, bytes);
+  } else {
+    return memory_.free(slots, bytes);
+  }
+  memory_.count_bytes(-static_cast<std::ptrdiff_t>(bytes));
+}
+
+/// Frees the array that has been replaced, of which all has been moved or removed.
+void row_table::free_replaced(index& p) noexcept {
+  const auto& front = large_slots::front_of(p.slots);
+  const auto& old = front.old;
+  replaced_bytes_ -= old.count * sizeof(slot) - front.given_back;
+  if (large_slots::serves(old.count)) {
+    large_slots::free(old.slots, old.count, front.given_back);
+    memory_.count_bytes(static_cast<std::ptrdiff_t>(front.given_back) -
+                        static_cast<std::ptrdiff_t>(old.count * sizeof(slot)));
+  } else {
+    free_slots(old.slots, old.count);
+  }
+  p.moving = 0;
 }
 
 void row_table::free_slots(index& p) noexcept {
   if (p.slots == nullptr) return;
-  const auto bytes = (p.mask + std::size_t{1}) * sizeof(slot);
-  if (slot_pool::serves(bytes)) {
-    pool_.free(p.slots, bytes);
-    memory_.count_bytes(-static_cast<std::ptrdiff_t>(bytes));
-  } else {
-    memory_.free(p.slots, bytes);
-  }
+  if (p.moving != 0) free_replaced(p);
+  free_slots(p.slots, p.mask + std::size_t{1});
+  p = {};
 }
 
 void row_table::grow(index& p) {
+  while (p.moving != 0) move_some(p, p.mask);  // never of an index that grows: it is done long before
   const auto old_slots = p.slots == nullptr ? 0 : p.mask + std::size_t{1};
   rehash(p, std::max(first_slots, old_slots * 2));
 }
 
+/// Begins to move an index to so many slots, and, unless they are many, ends it.
 void row_table::rehash(index& p, std::size_t slots) {
-  const auto old_slots = p.slots == nullptr ? 0 : p.mask + std::size_t{1};
   auto* fresh = take_slots(slots);
-  std::fill_n(fresh, slots, slot{0});
-  const auto mask = slots - 1;
-  for (std::size_t k = 0; k < old_slots; ++k) {
-    if (p.slots[k] == 0) continue;
-    auto i = (p.slots[k] >> 32U) & mask;
-    while (fresh[i] != 0) i = (i + 1) & mask;
-    fresh[i] = p.slots[k];
-  }
-  free_slots(p);
+  const replaced_slots old{p.slots, p.slots == nullptr ? 0 : p.mask + std::size_t{1}};
   p.slots = fresh;
-  p.mask = static_cast<std::uint32_t>(mask);
+  p.mask = static_cast<std::uint32_t>(slots - 1);
+  if (old.slots == nullptr) return;
+  if (large_slots::serves(slots)) {
+    large_slots::front_of(p.slots) = {old, 0};
+    replaced_bytes_ += old.count * sizeof(slot);
+    p.moving = 1;
+    return move_some(p, large_slots::step);  // the run that continues at the front is the first
+  }
+  old.for_each([&](slot s) { settle(p, s); });
+  free_slots(old.slots, old.count);
+}
+
+/// Puts a slot in its place.
+void row_table::settle(index& p, slot s) noexcept {
+  auto i = (s >> 32U) & p.mask;
+  while (p.slots[i] != 0) i = (i + 1) & p.mask;
+  p.slots[i] = s;
+}
+
+void row_table::move_some(index& p, std::size_t slots) noexcept {
+  auto& front = large_slots::front_of(p.slots);
+  if (front.old.move_some(slots, [&](slot s) { settle(p, s); })) {
+    large_slots::now_filled(p.slots, p.mask + std::size_t{1});
+    return free_replaced(p);
+  }
+  const auto before = std::exchange(front.given_back, large_slots::give_back(front.old, front.given_back));
+  memory_.count_bytes(static_cast<std::ptrdiff_t>(before) - static_cast<std::ptrdiff_t>(front.given_back));
+  replaced_bytes_ -= front.given_back - before;
+}
+
+void row_table::prefetch_replaced(const index& p, std::uint64_t print) noexcept {
+  const auto& old = replaced(p);
+  const auto home = print & (old.count - 1);
+  if (home >= old.moved) __builtin_prefetch(&old.slots[home]);
+}
+
+std::byte* row_table::guess_replaced(const index& p, std::uint64_t print) const noexcept {
+  const auto& old = replaced(p);
+  const auto* s = old.find(print & (old.count - 1), [&](slot t) { return t >> 32U == print; });
+  return s == nullptr ? nullptr : row_at(number_of(*s));
 }
 
 void row_table::link(std::uint32_t slab) noexcept {
@@ -156,11 +217,10 @@ void row_table::free_number(std::uint32_t number) noexcept {
 
 std::byte* row_table::make_row(index& p, std::uint64_t hash, std::uint64_t front) {
   if (p.slots == nullptr || is_crowded(p.size + std::size_t{1}, p.mask + std::size_t{1})) grow(p);
+  if (p.moving != 0) [[unlikely]]
+    move_some(p, large_slots::step);
   const auto number = take_number();
-  const auto print = print_of(hash);
-  auto i = print & p.mask;
-  while (p.slots[i] != 0) i = (i + 1) & p.mask;
-  p.slots[i] = (print << 32U) | (number + slot{1});
+  settle(p, (print_of(hash) << 32U) | (number + slot{1}));
   ++p.size;
   ++size_;
   alive_[number / 64] |= std::uint64_t{1} << number % 64;
@@ -191,13 +251,9 @@ template <class Key>
 bool row_table::erase_key(std::uint32_t partition, std::uint64_t hash, Key key) noexcept {
   auto& p = partitions_[partition];
   if (p.slots == nullptr) return false;
-  const auto print = print_of(hash);
-  auto gap = print & p.mask;
-  for (;; gap = (gap + 1) & p.mask) {
-    if (p.slots[gap] == 0) return false;
-    if (p.slots[gap] >> 32U == print && is(row_at(number_of(p.slots[gap])), key)) break;
-  }
-  const auto number = number_of(p.slots[gap]);
+  auto* s = locate(p, print_of(hash), key);
+  if (s == nullptr) return false;
+  const auto number = number_of(*s);
   if (named_) {
     const auto name = name_of(row_at(number));
     memory_.free(const_cast<char*>(name.data()) - sizeof(std::uint32_t), name_block_bytes(name.size()));
@@ -207,7 +263,13 @@ bool row_table::erase_key(std::uint32_t partition, std::uint64_t hash, Key key) 
   --p.size;
   --size_;
   ++erasures_;
+  if (p.moving != 0 && replaced(p).contains(s)) {
+    auto& old = replaced(p);
+    old.erase(s, [&](slot t) { return (t >> 32U) & (old.count - 1); });
+    return true;
+  }
   // Close the gap: a later slot moves up when its home is not between the gap and itself.
+  auto gap = static_cast<std::size_t>(s - p.slots);
   for (auto i = (gap + 1) & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
     const auto home = (p.slots[i] >> 32U) & p.mask;
     if (((i - home) & p.mask) < ((i - gap) & p.mask)) continue;
@@ -228,6 +290,7 @@ bool row_table::erase(std::uint32_t partition, std::uint64_t hash, std::string_v
 void row_table::clear(std::uint32_t partition) noexcept {
   auto& p = partitions_[partition];
   if (p.slots == nullptr) return;
+  while (p.moving != 0) move_some(p, p.mask);
   // An erased slot is refilled by the one that moves up, so the slot is checked again.
   for (std::size_t i = 0; p.size != 0; i = (i + 1) & p.mask) {
     while (p.slots[i] != 0) {
@@ -237,7 +300,6 @@ void row_table::clear(std::uint32_t partition) noexcept {
     }
   }
   free_slots(p);
-  p = {};
 }
 
 const std::byte* row_table::next(std::uint64_t& position) const noexcept {
@@ -261,10 +323,11 @@ row_table::~row_table() {
 void row_table::unmap(std::byte* slab) const noexcept { ::munmap(slab, slab_bytes_); }
 
 void row_table::clear() noexcept {
-  // Short indexes and names are in the arena, and freed together.
   for (auto& p : partitions_) {
-    const auto bytes = p.slots == nullptr ? 0 : (p.mask + std::size_t{1}) * sizeof(slot);
-    if (slot_pool::serves(bytes)) pool_.free(p.slots, bytes);
+    if (p.moving != 0) free_replaced(p);
+    const auto count = p.slots == nullptr ? 0 : p.mask + std::size_t{1};
+    // Short indexes and names are in the arena, and freed together.
+    if (large_slots::serves(count) || slot_pool::serves(count * sizeof(slot))) free_slots(p.slots, count);
     p = {};
   }
   memory_.clear();
@@ -285,24 +348,37 @@ void row_table::clear() noexcept {
   ++erasures_;
 }
 
-void row_table::fit(index& p) {
-  if (p.slots == nullptr) return;
+/// Returns: whether there is more to be done.
+bool row_table::fit(index& p) {
+  if (p.slots == nullptr) return false;
   if (p.size == 0) {
     free_slots(p);
-    p = {};
-    return;
+    return false;
   }
-  auto slots = p.mask + std::size_t{1};
-  // Afterwards full to less than 3/8, so that it does not soon grow again.
-  while (slots > first_slots && std::size_t{p.size} * 16 < slots * 3) slots /= 2;
-  if (slots != p.mask + std::size_t{1}) rehash(p, slots);
+  if (p.moving != 0) {
+    constexpr std::size_t some = 4096;
+    move_some(p, some);
+    return true;
+  }
+  const auto now = p.mask + std::size_t{1};
+  auto slots = now;
+  // To a quarter at most, so that the old slots are not many more than the new rows by which they must have been moved;
+  // and full to less than 3/8, so that it does not soon grow again.
+  while (slots > first_slots && slots * 4 > now && std::size_t{p.size} * 16 < slots * 3) slots /= 2;
+  if (slots == now) return false;
+  rehash(p, slots);
+  return true;
 }
 
 bool row_table::tidy(const std::function<bool()>& over) noexcept {
-  if (tidied_ == 0) tidied_erasures_ = erasures_;
+  if (!tidying_) tidied_erasures_ = erasures_;
+  tidying_ = true;
   try {
     while (tidied_ < partitions_.size()) {
-      fit(partitions_[tidied_]);
+      if (auto& p = partitions_[tidied_]; fit(p)) {
+        if (p.moving != 0 && over()) return true;
+        continue;
+      }
       if (++tidied_ % 16 == 0 && over()) return true;
     }
   } catch (const std::bad_alloc&) {  // the index stays as it is
@@ -323,6 +399,7 @@ bool row_table::tidy(const std::function<bool()>& over) noexcept {
     if (over()) return true;
   }
   tidied_ = 0;
+  tidying_ = false;
   return false;
 }
 

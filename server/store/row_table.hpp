@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string_view>
@@ -24,6 +25,7 @@
 #include <paracel/detail/value.hpp>
 
 #include "server/store/arena.hpp"
+#include "server/store/growing_slots.hpp"
 #include "server/store/slot_pool.hpp"
 
 namespace paracel::srv {
@@ -53,7 +55,8 @@ struct row_layout {
 ///
 /// A hash is XXH3-64 of id or name; its low 32 bits are used here. Partitions are numbered within the shard.
 /// Thread-safety: owned by the shard thread.
-/// Cost: indexes grow separately, at 7/8: never more than one partition's rows are rehashed at once.
+/// Cost: indexes grow separately, at 7/8; one of more than 65,536 slots moves 16 of them with each new row
+/// (growing_slots.hpp).
 class row_table {
  public:
   row_table(const row_layout& layout, std::uint32_t partitions, bool named);
@@ -73,13 +76,8 @@ class row_table {
   [[nodiscard]] std::byte* find(std::uint32_t partition, std::uint64_t hash, Key key) const noexcept {
     const auto& p = partitions_[partition];
     if (p.slots == nullptr) return nullptr;
-    const auto print = print_of(hash);
-    for (std::size_t i = print & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
-      if (p.slots[i] >> 32U != print) continue;
-      auto* row = row_at(number_of(p.slots[i]));
-      if (is(row, key)) return row;
-    }
-    return nullptr;
+    const auto* s = locate(p, print_of(hash), key);
+    return s == nullptr ? nullptr : row_at(number_of(*s));
   }
   /// A new row of zeros; it must not exist.
   /// Throws: std::bad_alloc; nothing has changed.
@@ -93,20 +91,24 @@ class row_table {
   void clear() noexcept;
   /// Erases the rows of one partition. Cost: O(its slots).
   void clear(std::uint32_t partition) noexcept;
-  /// Whether `tidy` is not done, or enough rows have been erased since it last began.
+  /// Whether `tidy` is not done, or enough rows have been erased since it last began, or indexes that grow hold much.
   [[nodiscard]] bool wants_tidying() const noexcept {
     constexpr std::uint64_t few = 64;
-    return tidied_ != 0 || !cleared_.empty() || erasures_ - tidied_erasures_ > few + size_ / 16;
+    return tidying_ || !cleared_.empty() || erasures_ - tidied_erasures_ > few + size_ / 16 ||
+           replaced_bytes_ > large_page_bytes + memory_bytes() / 16;
   }
-  /// Gives back memory that erased rows have left, step by step until `over()`: indexes are shrunk, and slabs without
-  /// rows released. Rows are not moved. Returns: whether there is more to be done.
+  /// Gives back memory that erased rows have left, step by step until `over()`: indexes are shrunk, those that grow are
+  /// moved to the end, and slabs without rows released. Rows are not moved. Returns: whether there is more to be done.
   bool tidy(const std::function<bool()>& over) noexcept;
   [[nodiscard]] std::uint32_t size(std::uint32_t partition) const noexcept { return partitions_[partition].size; }
+  /// Whether its index is between two arrays of slots.
+  [[nodiscard]] bool is_moving(std::uint32_t partition) const noexcept { return partitions_[partition].moving != 0; }
   /// Calls f(row) for each row of the partition, in no particular order.
   template <class F>
   void for_each(std::uint32_t partition, const F& f) const {
     const auto& p = partitions_[partition];
     if (p.size == 0) return;
+    if (p.moving != 0) replaced(p).for_each([&](slot s) { f(row_at(number_of(s))); });
     for (std::size_t i = 0; i <= p.mask; ++i) {
       if (p.slots[i] != 0) f(row_at(number_of(p.slots[i])));
     }
@@ -116,6 +118,8 @@ class row_table {
   void prefetch_slot(std::uint32_t partition, std::uint64_t hash) const noexcept {
     const auto& p = partitions_[partition];
     if (p.slots != nullptr) __builtin_prefetch(&p.slots[print_of(hash) & p.mask]);
+    if (p.moving != 0) [[unlikely]]
+      prefetch_replaced(p, print_of(hash));
   }
   /// The first row with the same 32 bits of hash, or null. Its id is not compared.
   [[nodiscard]] std::byte* guess(std::uint32_t partition, std::uint64_t hash) const noexcept {
@@ -125,7 +129,7 @@ class row_table {
     for (std::size_t i = print & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
       if (p.slots[i] >> 32U == print) return row_at(number_of(p.slots[i]));
     }
-    return nullptr;
+    return p.moving != 0 ? guess_replaced(p, print) : nullptr;
   }
   [[nodiscard]] static bool is(const std::byte* row, std::uint64_t id) noexcept { return id_of(row) == id; }
   [[nodiscard]] static bool is(const std::byte* row, std::string_view name) noexcept { return name_of(row) == name; }
@@ -151,8 +155,10 @@ class row_table {
   struct index {
     slot* slots = nullptr;
     std::uint32_t mask = 0;
-    std::uint32_t size = 0;
+    std::uint32_t size : 31 = 0;
+    std::uint32_t moving : 1 = 0;  // the slots are being moved from `replaced`
   };
+  static_assert(sizeof(index) == 16);
   static constexpr std::size_t first_slots = 8;
   static constexpr std::uint32_t none = 0xffffffffU;
 
@@ -169,14 +175,32 @@ class row_table {
   [[nodiscard]] std::byte* row_at(std::uint32_t number) const noexcept {
     return slabs_[number >> slab_shift_] + (number & slab_mask_) * stride_;
   }
+  static replaced_slots& replaced(const index& p) noexcept { return large_slots::front_of(p.slots).old; }
+  /// The slot of a row in one of the arrays of its partition, which has one, or null.
+  template <class Key>
+  [[nodiscard]] slot* locate(const index& p, std::uint64_t print, Key key) const noexcept {
+    const auto is_of_key = [&](slot s) { return s >> 32U == print && is(row_at(number_of(s)), key); };
+    for (std::size_t i = print & p.mask; p.slots[i] != 0; i = (i + 1) & p.mask) {
+      if (is_of_key(p.slots[i])) return &p.slots[i];
+    }
+    if (p.moving == 0) return nullptr;
+    const auto& old = replaced(p);
+    return old.find(print & (old.count - 1), is_of_key);
+  }
+  static void prefetch_replaced(const index& p, std::uint64_t print) noexcept;
+  [[nodiscard]] std::byte* guess_replaced(const index& p, std::uint64_t print) const noexcept;
   template <class Key>
   bool erase_key(std::uint32_t partition, std::uint64_t hash, Key key) noexcept;
   std::byte* make_row(index& p, std::uint64_t hash, std::uint64_t front);
   void grow(index& p);
   void rehash(index& p, std::size_t slots);
-  void fit(index& p);
+  static void settle(index& p, slot s) noexcept;
+  void move_some(index& p, std::size_t slots) noexcept;
+  bool fit(index& p);
   slot* take_slots(std::size_t count);
+  void free_slots(slot* slots, std::size_t count) noexcept;
   void free_slots(index& p) noexcept;
+  void free_replaced(index& p) noexcept;
   std::uint32_t take_number();
   void free_number(std::uint32_t number) noexcept;
   void add_slab();
@@ -198,17 +222,19 @@ class row_table {
   arena memory_{chunks_};  // short indexes and names
   slot_pool pool_;         // other indexes
   std::vector<index> partitions_;
-  std::vector<std::byte*> slabs_;     // null: released; its numbers are used again when there is a new one
-  std::vector<std::byte*> cleared_;   // slabs of rows that `clear` has erased, to be released
-  std::vector<slab_use> uses_;        // of each slab; apart, since looking up a row reads only the addresses
-  std::uint32_t open_ = none;         // slabs with room: a list, linked through them
-  std::uint32_t released_ = none;     // likewise
-  std::vector<std::uint64_t> alive_;  // a bit a row
-  std::uint64_t begun_ = 0;           // rows in the slabs that have ever been used
+  std::vector<std::byte*> slabs_;    // null: released; its numbers are used again when there is a new one
+  std::vector<std::byte*> cleared_;  // slabs of rows that `clear` has erased, to be released
+  std::vector<slab_use> uses_;       // of each slab; apart, since looking up a row reads only the addresses
+  std::uint32_t open_ = none;        // slabs with room: a list, linked through them
+  std::uint32_t released_ = none;    // likewise
+  std::deque<std::uint64_t> alive_;  // a bit a row; a deque grows without being copied
+  std::uint64_t begun_ = 0;          // rows in the slabs that have ever been used
   std::uint64_t size_ = 0;
   std::uint64_t erasures_ = 0;
+  std::size_t replaced_bytes_ = 0;     // of slots that are being moved to others
   std::uint64_t tidied_erasures_ = 0;  // when `tidy` last began
   std::uint32_t tidied_ = 0;           // partitions that it has done
+  bool tidying_ = false;               // it is not done
 };
 
 }  // namespace paracel::srv

@@ -22,9 +22,11 @@
 #include "bench_support.hpp"
 #include "core/hash.hpp"
 #include "core/membership.hpp"
+#include "net/row_codec.hpp"
 #include "server/scheduler/scheduler.hpp"
 #include "server/shard/clock_service.hpp"
 #include "server/store/key_store.hpp"
+#include "server/store/row_table.hpp"
 
 DEFINE_int32(connections, 1000, "connections to one shard thread whose memory is measured");
 DEFINE_int32(workers, 1000, "workers of the clock that is measured without sockets");
@@ -162,24 +164,52 @@ fullness of_the_ring() {
   return {most(servers), most(shards)};
 }
 
-/// The longest insertion of one key while a partition grows to its share of the keys, which is when its table is
-/// rehashed. Units: ms.
-double longest_insert_ms() {
+/// How long the insertions of one key or row take while a partition grows to its share of the keys. Units: us.
+struct insertions {
+  double median = 0, of_1000 = 0, of_10000 = 0;  ///< all but one of so many take no longer
+  double longest = 0;
+};
+template <class Insert>
+insertions timed_insertions(const Insert& insert) {
+  const auto count = std::max<std::uint64_t>(static_cast<std::uint64_t>(FLAGS_keys / partition_count), 1);
+  std::vector<double> took;
+  took.reserve(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto begin = insert(i);
+    took.push_back(seconds_since(begin) * 1e6);
+  }
+  std::sort(took.begin(), took.end());
+  const auto beyond = [&](std::uint64_t one_of) { return took[count - 1 - count / one_of]; };
+  return {beyond(2), beyond(1000), beyond(10'000), took.back()};
+}
+insertions of_keys() {
   const std::atomic<const srv::ownership*> nobody{nullptr};
   srv::key_store store({}, nobody);
   const double number = 1.5;
   const value_view value{value_tag::f64_array, std::as_bytes(std::span(&number, 1))};
-  double longest = 0;
-  const auto keys = static_cast<std::uint64_t>(FLAGS_keys / partition_count);
-  for (std::uint64_t i = 0; i < keys; ++i) {
+  return timed_insertions([&](std::uint64_t i) {
     char key[32];
     std::snprintf(key, sizeof key, "key:%016llu", static_cast<unsigned long long>(i));
     const auto hash = hash_key(key) & (~std::uint64_t{0} >> 14U);  // all of them in partition 0
     const auto begin = clock::now();
     store.store(hash, key, value);
-    longest = std::max(longest, seconds_since(begin));
-  }
-  return longest * 1e3;
+    return begin;
+  });
+}
+insertions of_rows() {
+  srv::row_table rows({value_tag::f64, 1, 0, false}, 1, false);
+  return timed_insertions([&](std::uint64_t i) {
+    const auto hash = net::hash_row(i);
+    const auto begin = clock::now();
+    rows.make(0, hash, i);
+    return begin;
+  });
+}
+std::string to_json(const insertions& t) {
+  char text[128];
+  std::snprintf(text, sizeof text, "{\"median\": %.2f, \"1 of 1,000\": %.1f, \"1 of 10,000\": %.1f, \"longest\": %.0f}",
+                t.median, t.of_1000, t.of_10000, t.longest);
+  return text;
 }
 
 /// All processes of the job join a scheduler without a socket, the servers first. Units: ms, for all of them.
@@ -316,10 +346,11 @@ void run() {
       "%.0f, "
       "\"heartbeat_core_us\": %.3f, \"server_bytes_per_connection\": %.0f, \"client_bytes_per_connection\": %.0f, "
       "\"server_descriptors_per_connection\": %.2f, \"client_descriptors_per_connection\": %.2f, \"fan_out_us\": %.2f, "
-      "\"fullest_server\": %.3f, \"fullest_shard\": %.3f, \"longest_insert_ms\": %.2f, \"joins_ms\": %.2f}\n",
+      "\"fullest_server\": %.3f, \"fullest_shard\": %.3f, \"insert_us\": %s, \"row_insert_us\": %s, \"joins_ms\": "
+      "%.2f}\n",
       ticks.per_second, ticks.core_us, clock_ns(), beats.per_second, beats.core_us, c.server_bytes, c.client_bytes,
-      c.server_descriptors, c.client_descriptors, c.fan_out_us, full.server, full.shard, longest_insert_ms(),
-      joins_ms());
+      c.server_descriptors, c.client_descriptors, c.fan_out_us, full.server, full.shard, to_json(of_keys()).c_str(),
+      to_json(of_rows()).c_str(), joins_ms());
 }
 
 }  // namespace
