@@ -13,6 +13,7 @@
 #include "alg/common/output/load_cache_keys.hpp"
 #include "alg/common/output/warning.hpp"
 #include "alg/common/solvers/column_shift.hpp"
+#include "alg/common/solvers/huge_pages.hpp"
 #include "alg/common/solvers/sgd_kernel.hpp"
 #include "alg/common/solvers/sum_over_workers.hpp"
 
@@ -222,6 +223,7 @@ template <class Real>
 void matrix_factorization::start(training<Real>& part) {
   const std::size_t width = row_width(settings_.k);
   std::vector<double> row(width);
+  reserve_huge(part.users, ratings_.rows() * width);
   part.users.resize(ratings_.rows() * width);
   for (std::size_t u = 0; u < ratings_.rows(); ++u) {
     start_user(u, row);
@@ -306,7 +308,7 @@ void matrix_factorization::train() {
       loss = 0;
     }
     order.cut(static_cast<std::size_t>(clock), static_cast<std::size_t>(clocks), part.piece);
-    loss += train_piece(part);
+    loss += train_piece(order, part);
     if (clock + 1 < clocks) continue;
     if (!ratings_.value.empty()) {  // rank 0 does not wait for an empty part, and the key would be left behind
       const std::vector<double> sum{static_cast<double>(ratings_.value.size()), loss};
@@ -332,7 +334,7 @@ void matrix_factorization::train() {
 
 /// Cost: one pull and one push of the piece's items.
 template <class Real>
-double matrix_factorization::train_piece(training<Real>& part) {
+double matrix_factorization::train_piece(const mf_order<Real>& order, training<Real>& part) {
   const std::size_t width = row_width(settings_.k);
   const auto& piece = part.piece;
   auto& rows = part.rows;
@@ -341,13 +343,10 @@ double matrix_factorization::train_piece(training<Real>& part) {
   part.old = rows;
   const sgd_step step{settings_.k, scale_.mean - offset_, settings_.alpha, settings_.beta};
   const double loss =
-      sgd_pass<Real>(step, part.users.data(), rows.data(), {piece.user, piece.run_begin, piece.slot, piece.value});
-  steps_.assign(piece.column.size(), 0);
-  if (get_worker_size() > 1) {
-    for (const auto slot : piece.slot) ++steps_[slot];
-  }
-  for (std::size_t j = 0; j < steps_.size(); ++j) {
-    const auto share = static_cast<Real>(item_share(settings_.alpha, steps_[j], get_worker_size()));
+      sgd_pass<Real>(step, part.users.data(), rows.data(),
+                     {piece.user, piece.begin, piece.end, order.columns(), order.values(), order.slots()});
+  for (std::size_t j = 0; j < piece.column.size(); ++j) {
+    const auto share = static_cast<Real>(item_share(settings_.alpha, piece.steps[j], get_worker_size()));
     for (std::size_t i = j * width; i < (j + 1) * width; ++i) rows[i] = share * (rows[i] - part.old[i]);
   }
   if constexpr (std::is_same_v<Real, double>) {

@@ -119,7 +119,7 @@ class matrix_factorization : public paralg {
   template <class Real>
   void train();
   template <class Real>
-  double train_piece(training<Real>& part);
+  double train_piece(const mf_order<Real>& order, training<Real>& part);
   void minimize();
   template <class Real>
   table<Real>& items();
@@ -143,7 +143,6 @@ class matrix_factorization : public paralg {
   std::optional<mf_in_servers> keyed_;        // items in training, in place of a table
   std::vector<std::uint64_t> keys_;           // of the items that are pulled,
   std::vector<std::string> item_ids_;         // or their ids if they are in keyed_
-  std::vector<std::uint32_t> steps_;          // on each item of a piece
   std::uint64_t ratings_total_ = 0;
   int rounds_done_ = 0;
   int collected_ = 0;

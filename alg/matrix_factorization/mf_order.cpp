@@ -6,14 +6,16 @@
 
 #include <paracel/random.hpp>
 
+#include "alg/common/solvers/huge_pages.hpp"
+
 namespace paracel::alg {
 
 namespace {
 
 constexpr std::uint64_t user_order_stream = 3;
 constexpr std::uint64_t rating_order_stream = 4;
-// A user's ratings may be anywhere in memory: they are prefetched this many users ahead.
-constexpr std::size_t users_ahead = 3;
+// A user's columns may be anywhere in memory: they are prefetched this many users ahead.
+constexpr std::size_t users_ahead = 8;
 
 }  // namespace
 
@@ -21,11 +23,14 @@ template <class Real>
 mf_order<Real>::mf_order(const sparse_rows& ratings, std::uint64_t seed, double offset)
     : ratings_(ratings),
       seed_(seed),
-      column_(ratings.column.size()),
-      value_(ratings.column.size()),
       user_(ratings.rows()),
       begin_(ratings.begin),
-      slots_(ratings.column_ids.size()) {
+      count_(ratings.column_ids.size()),
+      slot_(ratings.column_ids.size()) {
+  reserve_huge(column_, ratings.column.size());
+  reserve_huge(value_, ratings.column.size());
+  column_.resize(ratings.column.size());
+  value_.resize(ratings.column.size());
   std::iota(user_.begin(), user_.end(), 0U);
   for (std::size_t u = 0; u < user_.size(); ++u) {
     counter_random random(seed, rating_order_stream, ratings.row_ids.key(u));
@@ -60,8 +65,6 @@ void mf_order<Real>::fetch(std::size_t j) const {
   constexpr std::uint64_t line = 64;
   for (auto at = ratings_.begin[u]; at < ratings_.begin[u + 1]; at += line / sizeof(std::uint32_t))
     __builtin_prefetch(column_.data() + at);
-  for (auto at = ratings_.begin[u]; at < ratings_.begin[u + 1]; at += line / sizeof(Real))
-    __builtin_prefetch(value_.data() + at);
 }
 
 template <class Real>
@@ -70,26 +73,29 @@ void mf_order<Real>::cut(std::size_t number, std::size_t count, piece& into) {
   const std::uint64_t first = n * number / count;
   const std::uint64_t last = n * (number + 1) / count;
   into.user.clear();
-  into.run_begin.clear();
-  into.slot.resize(last - first);
-  into.value.resize(last - first);
-  slots_.clear();
+  into.begin.clear();
+  into.end.clear();
+  std::ranges::fill(count_, 0U);
   std::size_t j = static_cast<std::size_t>(std::upper_bound(begin_.begin(), begin_.end(), first) - begin_.begin()) - 1;
   for (std::uint64_t at = first; at < last; ++j) {
     const std::uint64_t end = std::min(begin_[j + 1], last);
     if (end == at) continue;
-    into.user.push_back(user_[j]);
-    into.run_begin.push_back(static_cast<std::uint32_t>(at - first));
     fetch(j + users_ahead);
     const auto from = ratings_.begin[user_[j]] + (at - begin_[j]);
-    const auto* const column = column_.data() + from;
-    auto* const slot = into.slot.data() + (at - first);
-    for (std::uint64_t i = 0; i < end - at; ++i) slot[i] = slots_.of(column[i]);
-    std::copy_n(value_.data() + from, end - at, into.value.data() + (at - first));
+    into.user.push_back(user_[j]);
+    into.begin.push_back(from);
+    into.end.push_back(from + (end - at));
+    for (auto i = from; i < from + (end - at); ++i) ++count_[column_[i]];
     at = end;
   }
-  into.run_begin.push_back(static_cast<std::uint32_t>(last - first));
-  into.column = slots_.columns();
+  into.column.clear();
+  into.steps.clear();
+  for (std::uint32_t c = 0; c < count_.size(); ++c) {
+    if (count_[c] == 0) continue;
+    slot_[c] = static_cast<std::uint32_t>(into.column.size());
+    into.column.push_back(c);
+    into.steps.push_back(count_[c]);
+  }
 }
 
 template class mf_order<float>;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <paracel/sparse.hpp>
@@ -46,14 +47,14 @@ class column_slots {
 template <class Real>
 class mf_order {
  public:
-  /// Ratings of one piece. `column`: its items, as local indices, each once; the ratings of user run j are
-  /// [run_begin[j], run_begin[j + 1]) of slot (an index into `column`) and value.
+  /// Ratings of one piece. `column`: its items, as local indices, ascending, and in `steps` how many ratings each has;
+  /// those of user[j] are [begin[j], end[j]) of columns() and values().
   struct piece {
     std::vector<std::uint32_t> column;
+    std::vector<std::uint32_t> steps;
     std::vector<std::uint32_t> user;
-    std::vector<std::uint32_t> run_begin;
-    std::vector<std::uint32_t> slot;
-    std::vector<Real> value;
+    std::vector<std::uint64_t> begin;
+    std::vector<std::uint64_t> end;
   };
 
   /// Shuffles the ratings of each user: a function of the seed and the user's id. `offset` is subtracted from them.
@@ -61,8 +62,14 @@ class mf_order {
   mf_order(const sparse_rows& ratings, std::uint64_t seed, double offset = 0);
   /// Shuffles the users for this round: a function of the seed and the round. Cost: O(users)
   void shuffle(std::uint64_t round);
-  /// Piece `number` of `count` equal ones (by ratings; a user may be split between two).
+  /// Piece `number` of `count` equal ones (by ratings; a user may be split between two). Cost: O(its ratings + columns)
   void cut(std::size_t number, std::size_t count, piece& into);
+
+  /// By rating.
+  [[nodiscard]] std::span<const std::uint32_t> columns() const noexcept { return column_; }
+  [[nodiscard]] std::span<const Real> values() const noexcept { return value_; }
+  /// By column: its index in `column` of the piece that was cut last, if it is there.
+  [[nodiscard]] std::span<const std::uint32_t> slots() const noexcept { return slot_; }
 
  private:
   void fetch(std::size_t j) const;
@@ -73,7 +80,8 @@ class mf_order {
   std::vector<Real> value_;
   std::vector<std::uint32_t> user_;   // users in this round's order
   std::vector<std::uint64_t> begin_;  // of each of them: the number of ratings before its first one
-  column_slots slots_;
+  std::vector<std::uint32_t> count_;  // by column: ratings of the piece
+  std::vector<std::uint32_t> slot_;
 };
 
 extern template class mf_order<float>;

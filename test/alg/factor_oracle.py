@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """als, and mf with one worker and 64-bit factors: their initial values, order and steps, on lists of (user, item, rating)."""
 import collections
+import itertools
 
 import numpy
 
@@ -57,6 +58,25 @@ def als(ratings, test, k, rounds, lambda_, lambda_bias, weighted, seed):
     return {"objective": (f.errors(ratings, False) ** 2).sum() + penalties, "test_rmse": f.rmse(test)}
 
 
+def in_turns(order, entries, clocks=10, lanes=4):
+    """(user, item, rating) of a round: of each of its pieces four users take turns."""
+    ahead = [(u, i, r) for u in order for i, r in entries[u]]
+    for clock in range(clocks):
+        piece = ahead[len(ahead) * clock // clocks:len(ahead) * (clock + 1) // clocks]
+        runs = [list(run) for _, run in itertools.groupby(piece, key=lambda step: step[0])]
+        taking, next_, turn = runs[:lanes], lanes, 0
+        while taking:
+            turn %= len(taking)
+            yield taking[turn].pop(0)
+            if not taking[turn] and next_ < len(runs):
+                taking[turn] = runs[next_]
+                next_ += 1
+            if taking[turn]:
+                turn += 1
+            else:
+                del taking[turn]
+
+
 def mf(ratings, test, k, rounds, alpha, beta, seed):
     f = Factors(ratings)
     f.w, f.h = f.drawn(f.users, 1, k, seed), f.drawn(f.items, 2, k, seed)
@@ -71,10 +91,9 @@ def mf(ratings, test, k, rounds, alpha, beta, seed):
         for n in range(len(order), 1, -1):
             j = draw.below(n)
             order[n - 1], order[j] = order[j], order[n - 1]
-        for u in order:
-            for i, r in entries[u]:
-                w, h = f.w[u], f.h[i]
-                e = 2 * (r - f.mean - w[0] - h[0] - w[1:] @ h[1:])
-                f.w[u] = w + alpha * (e * numpy.r_[1, h[1:]] - beta * w)
-                f.h[i] = h + alpha * (e * numpy.r_[1, w[1:]] - beta * h)
+        for u, i, r in in_turns(order, entries):
+            w, h = f.w[u], f.h[i]
+            e = 2 * (r - f.mean - w[0] - h[0] - w[1:] @ h[1:])
+            f.w[u] = w + alpha * (e * numpy.r_[1, h[1:]] - beta * w)
+            f.h[i] = h + alpha * (e * numpy.r_[1, w[1:]] - beta * h)
     return {"loss": (f.errors(ratings, False) ** 2).sum(), "rmse": f.rmse(ratings), "test_rmse": f.rmse(test)}

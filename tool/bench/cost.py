@@ -6,10 +6,10 @@
     tool/bench/cost.py --full --rows wc,svd  at full size: the tool takes at least 20 seconds
 
 Complete commands including loading, with a warm page cache. The tool is pinned to one processor with a single BLAS thread, those
-of word2vec, gbdt, random_forest, daal4py, GAPBS and libgrape-lite to two, with two threads; ours may use all processors. A row
-runs the tool and ours alternately; its times are medians, its ratios medians of the pairs: seconds of the tool divided by ours,
-so above 1 ours is faster. Quality is compared each time: the same objective within 1e-4, or as the row defines. Peak memory of
-ours is the sum of the peaks of all its processes, including launcher, scheduler and servers.
+of word2vec, gbdt, random_forest, daal4py, LIBMF, GAPBS and libgrape-lite to two, with two threads; ours may use all processors.
+A row runs the tool and ours alternately; its times are medians, its ratios medians of the pairs: seconds of the tool divided by
+ours, so above 1 ours is faster. Quality is compared each time: the same objective within 1e-4, or as the row defines. Peak memory
+of ours is the sum of the peaks of all its processes, including launcher, scheduler and servers.
 """
 import argparse
 import ctypes

@@ -38,6 +38,43 @@ std::unordered_map<std::uint64_t, std::uint32_t> numbered(const std::vector<rati
   return numbers;
 }
 
+/// Calls step(user, rating) in the order of a round: of each tenth of the ratings four users take turns.
+template <class Step>
+void in_turns(const std::vector<std::uint32_t>& order, const std::vector<std::size_t>& begin, Step&& step) {
+  struct run {
+    std::uint32_t user;
+    std::size_t at, end;
+  };
+  const std::size_t pieces = 10;
+  const std::size_t lanes = 4;
+  std::vector<run> runs;
+  std::size_t user = 0;  // the next one in `order`, of whose ratings `used` have had their turn
+  std::size_t used = 0;
+  for (std::size_t piece = 0; piece < pieces; ++piece) {
+    auto left = begin.back() * (piece + 1) / pieces - begin.back() * piece / pieces;
+    for (runs.clear(); left > 0;) {
+      const auto first = begin[order[user]] + used;
+      const auto count = std::min(left, begin[order[user] + 1] - first);
+      runs.push_back({order[user], first, first + count});
+      left -= count;
+      used += count;
+      if (begin[order[user]] + used < begin[order[user] + 1]) continue;
+      ++user;
+      used = 0;
+    }
+    std::size_t next = std::min(lanes, runs.size());
+    std::vector<run> taking(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(next));
+    for (std::size_t turn = 0; !taking.empty();) {
+      if (turn >= taking.size()) turn = 0;
+      auto& now = taking[turn];
+      step(now.user, now.at++);
+      if (now.at == now.end && next < runs.size()) now = runs[next++];
+      if (now.at < now.end) ++turn;
+      else taking.erase(taking.begin() + static_cast<std::ptrdiff_t>(turn));
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -110,23 +147,21 @@ int main(int argc, char** argv) {
       std::iota(order.begin(), order.end(), 0U);
       counter_random of_users(seed, 3, static_cast<std::uint64_t>(round));
       for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[of_users.below(i)]);
-      for (const auto u : order) {
+      in_turns(order, begin, [&](std::uint32_t u, std::size_t t) {
         double* wu = w.data() + u * k;
-        for (auto t = begin[u]; t < begin[u + 1]; ++t) {
-          const auto i = entries[t].first;
-          double* hi = h.data() + i * k;
-          double p = mean + bu[u] + bi[i];
-          for (std::size_t j = 0; j < k; ++j) p += wu[j] * hi[j];
-          const double e = entries[t].second - p;
-          for (std::size_t j = 0; j < k; ++j) {
-            const double old = wu[j];
-            wu[j] += alpha * (2 * e * hi[j] - beta * old);
-            hi[j] += alpha * (2 * e * old - beta * hi[j]);
-          }
-          bu[u] += alpha * (2 * e - beta * bu[u]);
-          bi[i] += alpha * (2 * e - beta * bi[i]);
+        const auto i = entries[t].first;
+        double* hi = h.data() + i * k;
+        double p = mean + bu[u] + bi[i];
+        for (std::size_t j = 0; j < k; ++j) p += wu[j] * hi[j];
+        const double e = entries[t].second - p;
+        for (std::size_t j = 0; j < k; ++j) {
+          const double old = wu[j];
+          wu[j] += alpha * (2 * e * hi[j] - beta * old);
+          hi[j] += alpha * (2 * e * old - beta * hi[j]);
         }
-      }
+        bu[u] += alpha * (2 * e - beta * bu[u]);
+        bi[i] += alpha * (2 * e - beta * bi[i]);
+      });
     }
 
     double squares = 0;

@@ -2,6 +2,8 @@
 #include "sgd_kernel.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "cpu_dispatch.hpp"
 #include "factor_kernels.hpp"
@@ -26,8 +28,8 @@ struct sgd_numbers {
   Real mean, pull, shrink;
 };
 
-// How many ratings ahead item rows are prefetched: about 100 ns.
-constexpr std::size_t sgd_ahead = 4;
+// How many ratings of a user ahead item rows are prefetched.
+constexpr std::size_t sgd_ahead = 2;
 
 template <class Real>
 [[gnu::always_inline]] inline void fetch_row(const Real* row, std::size_t k) {
@@ -36,21 +38,54 @@ template <class Real>
   for (; at < end; at += 64) __builtin_prefetch(at, 1);
 }
 
-/// Calls one(numbers, user's row, item's row, rating) for each rating. Returns: the sum of its squared results.
+/// The ratings of a user that are left.
+template <class Real>
+struct lane {
+  Real* user;
+  std::uint64_t at, end;
+};
+
+/// The ratings of a run may be anywhere in memory.
+template <class Real>
+[[gnu::always_inline]] inline void fetch_run(const sgd_runs<Real>& runs, std::size_t j) {
+  if (j >= runs.user.size()) return;
+  constexpr std::uint64_t line = 64;
+  for (auto at = runs.begin[j]; at < runs.end[j]; at += line / sizeof(Real)) __builtin_prefetch(&runs.value[at]);
+  for (auto at = runs.begin[j]; at < runs.end[j]; at += line / sizeof(std::uint32_t))
+    __builtin_prefetch(&runs.column[at]);
+}
+
+/// Calls one(numbers, user's row, item's row, rating) for each rating, in the order of sgd_pass. Returns: the sum of
+/// its squared results.
 template <class Real, class Step>
 [[gnu::always_inline]] inline double each_rating(const sgd_step& step, Real* users, Real* items,
                                                  const sgd_runs<Real>& runs, Step&& one) {
   const sgd_numbers<Real> numbers(step);
   const std::size_t width = row_width(step.k);
-  const std::size_t last = std::max<std::size_t>(runs.slot.size(), 1) - 1;
+  const auto row = [&](std::uint64_t at) { return items + runs.slot[runs.column[at]] * width; };
+  std::size_t next = 0;  // run
+  const auto take = [&](lane<Real>& to) {
+    if (next == runs.user.size()) return false;
+    to = {users + runs.user[next] * width, runs.begin[next], runs.end[next]};
+    fetch_run(runs, ++next + sgd_lanes);
+    if (next < runs.user.size()) fetch_row(users + runs.user[next] * width, step.k);
+    return true;
+  };
+  std::array<lane<Real>, sgd_lanes> lanes;
+  std::size_t count = 0;
+  while (count < sgd_lanes && take(lanes[count])) ++count;
   double loss = 0;
-  for (std::size_t j = 0; j < runs.user.size(); ++j) {
-    Real* const user = users + runs.user[j] * width;
-    if (j + 1 < runs.user.size()) fetch_row(users + runs.user[j + 1] * width, step.k);
-    for (std::size_t t = runs.run_begin[j]; t < runs.run_begin[j + 1]; ++t) {
-      fetch_row(items + runs.slot[std::min(t + sgd_ahead, last)] * width, step.k);
-      const double e = one(numbers, user, items + runs.slot[t] * width, runs.value[t]);
+  while (count > 0) {
+    for (std::size_t l = 0; l < count; ++l) {
+      auto& here = lanes[l];
+      fetch_row(row(std::min(here.at + sgd_ahead, here.end - 1)), step.k);
+      const double e = one(numbers, here.user, row(here.at), runs.value[here.at]);
       loss += e * e;
+      if (++here.at < here.end || take(here)) continue;
+      std::copy(lanes.begin() + static_cast<std::ptrdiff_t>(l) + 1, lanes.begin() + static_cast<std::ptrdiff_t>(count),
+                lanes.begin() + static_cast<std::ptrdiff_t>(l));
+      --count;
+      --l;
     }
   }
   return loss;

@@ -109,34 +109,39 @@ template <class Real>
 void expect_steps_of_a_plain_loop(double near) {
   for (const std::size_t k : {0UL, 1UL, 5UL, 8UL, 15UL, 16UL, 28UL, 32UL, 45UL}) {
     const std::size_t width = row_width(k);
-    auto users = some_rows(5, k, 3);
+    auto users = some_rows(6, k, 3);
     auto items = some_rows(7, k, 4);
     std::vector<Real> users_here(users.begin(), users.end());
     std::vector<Real> items_here(items.begin(), items.end());
     const sgd_step step{k, 3.5, 0.01, 0.2};
-    const std::vector<std::uint32_t> user{3, 0, 4};
-    const std::vector<std::uint32_t> run_begin{0, 1, 5, 9};
-    const std::vector<std::uint32_t> slot{2, 6, 0, 2, 1, 1, 6, 5, 2};
-    const std::vector<Real> value{5, 1, 3, 4.5, 2, 0.5, 4, 3, 1};
+    // Six runs, the last but one not next to the others; slots are not columns.
+    const std::vector<std::uint32_t> user{3, 0, 4, 1, 5, 2};
+    const std::vector<std::uint64_t> begin{0, 1, 5, 9, 13, 10};
+    const std::vector<std::uint64_t> end{1, 5, 9, 10, 14, 13};
+    const std::vector<std::uint32_t> column{2, 6, 0, 2, 1, 1, 6, 5, 2, 2, 4, 6, 2, 2};
+    const std::vector<std::uint32_t> slot{3, 1, 0, 99, 5, 6, 2};
+    const std::vector<Real> value{5, 1, 3, 4.5, 2, 0.5, 4, 3, 1, 2.5, 4, 5, 1.5, 3.5};
+    // Four take turns: user 3's only rating, then 5 in its place; 1's only one, then 2.
+    const std::vector<std::pair<std::size_t, std::size_t>> turns{{0, 0},  {1, 1}, {2, 5},  {3, 9}, {4, 13},
+                                                                 {1, 2},  {2, 6}, {5, 10}, {1, 3}, {2, 7},
+                                                                 {5, 11}, {1, 4}, {2, 8},  {5, 12}};
     double loss = 0;
-    for (std::size_t j = 0; j < user.size(); ++j) {
+    for (const auto& [j, t] : turns) {
       double* w = users.data() + user[j] * width;
-      for (auto t = run_begin[j]; t < run_begin[j + 1]; ++t) {
-        double* h = items.data() + slot[t] * width;
-        double e = value[t] - 3.5 - w[bias_at] - h[bias_at];
-        for (std::size_t i = factors_at; i < width; ++i) e -= w[i] * h[i];
-        loss += e * e;
-        for (std::size_t i = factors_at; i < width; ++i) {
-          const double old = w[i];
-          w[i] += 0.01 * (2 * e * h[i] - 0.2 * old);
-          h[i] += 0.01 * (2 * e * old - 0.2 * h[i]);
-        }
-        w[bias_at] += 0.01 * (2 * e - 0.2 * w[bias_at]);
-        h[bias_at] += 0.01 * (2 * e - 0.2 * h[bias_at]);
+      double* h = items.data() + slot[column[t]] * width;
+      double e = value[t] - 3.5 - w[bias_at] - h[bias_at];
+      for (std::size_t i = factors_at; i < width; ++i) e -= w[i] * h[i];
+      loss += e * e;
+      for (std::size_t i = factors_at; i < width; ++i) {
+        const double old = w[i];
+        w[i] += 0.01 * (2 * e * h[i] - 0.2 * old);
+        h[i] += 0.01 * (2 * e * old - 0.2 * h[i]);
       }
+      w[bias_at] += 0.01 * (2 * e - 0.2 * w[bias_at]);
+      h[bias_at] += 0.01 * (2 * e - 0.2 * h[bias_at]);
     }
-    EXPECT_NEAR(sgd_pass<Real>(step, users_here.data(), items_here.data(), {user, run_begin, slot, value}), loss,
-                near * loss);
+    EXPECT_NEAR(sgd_pass<Real>(step, users_here.data(), items_here.data(), {user, begin, end, column, value, slot}),
+                loss, near * loss);
     for (std::size_t i = 0; i < users.size(); ++i) EXPECT_NEAR(users_here[i], users[i], near) << k << " " << i;
     for (std::size_t i = 0; i < items.size(); ++i) EXPECT_NEAR(items_here[i], items[i], near) << k << " " << i;
   }
@@ -145,8 +150,7 @@ void expect_steps_of_a_plain_loop(double near) {
 TEST(SgdKernel, StepsAreThoseOfAPlainLoopForEveryNumberOfFactors) {
   expect_steps_of_a_plain_loop<double>(1e-13);
   expect_steps_of_a_plain_loop<float>(2e-6);
-  const std::vector<std::uint32_t> none, begin{0};
-  EXPECT_EQ(sgd_pass<float>({4, 0, 0.1, 0.1}, nullptr, nullptr, {none, begin, none, {}}), 0);
+  EXPECT_EQ(sgd_pass<float>({4, 0, 0.1, 0.1}, nullptr, nullptr, {}), 0);
 }
 
 // ---- mf
@@ -175,14 +179,22 @@ TEST(MfOrder, ARoundVisitsEveryRatingOnceWhateverThePieces) {
       std::multiset<std::tuple<std::uint32_t, std::uint32_t, double>> seen;
       for (std::size_t n = 0; n < pieces; ++n) {
         order.cut(n, pieces, p);
-        ASSERT_EQ(p.run_begin.size(), p.user.size() + 1);
-        ASSERT_EQ(p.run_begin.back(), p.slot.size());
-        EXPECT_EQ(std::set(p.column.begin(), p.column.end()).size(), p.column.size());
+        EXPECT_EQ(std::set(p.user.begin(), p.user.end()).size(), p.user.size());
+        ASSERT_EQ(p.begin.size(), p.user.size());
+        ASSERT_EQ(p.end.size(), p.user.size());
+        std::map<std::uint32_t, std::uint32_t> steps;
         for (std::size_t j = 0; j < p.user.size(); ++j) {
-          for (std::size_t t = p.run_begin[j]; t < p.run_begin[j + 1]; ++t) {
-            seen.emplace(p.user[j], p.column[p.slot[t]], p.value[t]);
+          EXPECT_LT(p.begin[j], p.end[j]);
+          for (auto t = p.begin[j]; t < p.end[j]; ++t) {
+            const auto column = order.columns()[t];
+            EXPECT_EQ(p.column.at(order.slots()[column]), column);
+            ++steps[column];
+            seen.emplace(p.user[j], column, order.values()[t]);
           }
         }
+        ASSERT_EQ(p.steps.size(), p.column.size());
+        ASSERT_EQ(steps.size(), p.column.size());
+        for (std::size_t s = 0; s < p.column.size(); ++s) EXPECT_EQ(p.steps[s], steps[p.column[s]]);
       }
       std::multiset<std::tuple<std::uint32_t, std::uint32_t, double>> all;
       for (std::size_t i = 0; i < ratings.rows(); ++i) {
@@ -204,7 +216,9 @@ TEST(MfOrder, TheOrderIsAFunctionOfSeedAndRound) {
     mf_order<float>::piece p;
     order.cut(0, 1, p);
     std::vector<std::pair<std::uint32_t, float>> visited;
-    for (std::size_t t = 0; t < p.slot.size(); ++t) visited.emplace_back(p.column[p.slot[t]], p.value[t]);
+    for (std::size_t j = 0; j < p.user.size(); ++j) {
+      for (auto t = p.begin[j]; t < p.end[j]; ++t) visited.emplace_back(order.columns()[t], order.values()[t]);
+    }
     return visited;
   };
   EXPECT_EQ(slots(1, 2, false), slots(1, 2, true));
