@@ -22,6 +22,7 @@ client_context context_for(net::transport& transport, const membership& servers,
   client_context c;
   c.options = options;
   c.port = transport.open();
+  c.port->accept_lent_tails();
   c.job = servers.job;
   c.incarnation = options.incarnation != 0 ? options.incarnation : random_id();
   c.rank = rank;
@@ -219,6 +220,9 @@ bool server_group::receive(std::chrono::milliseconds timeout) {
   if (reply.header.result == net::status::job_ended && (ended_ != nullptr || shared_.may_change)) return true;
   // Another process has the address of a server that is gone. The scheduler will report the loss.
   if (reply.header.result == net::status::wrong_job && shared_.may_change) return true;
+  // Of numbers any bytes are some; everything else is checked, and then must not change any more.
+  if (incoming_.tail_is_lent && !(reply.header.what == net::verb::pull && is_numeric(reply.header.tag)))
+    incoming_.tail = shared_buffer::copy_of(incoming_.tail.bytes());
   const auto s = reply.header.sequence;
   if (reply.header.result == net::status::connection_reset || (reply.header.what == net::verb::ping && s == 0)) {
     take_sign(reply.header, incoming_.channel);

@@ -48,6 +48,7 @@ struct incoming {
   peer from{};                       ///< set when channel is -1
   std::span<const std::byte> frame;  ///< first frame, any alignment
   shared_buffer tail{};              ///< second frame or empty
+  bool tail_is_lent = false;         ///< the sender's process can still write it; see port::accept_lent_tails
   std::uint64_t unread_bytes =
       0;  ///< of replies to `from` still queued in this process; 0 when it is little, or unknown
 };
@@ -89,6 +90,10 @@ class port {
   /// nothing is left that `receive` could return without waiting. Calls nest. See batch_of_messages.
   virtual void hold() noexcept {}
   virtual void flush() noexcept {}
+  /// From now on tails of replies may be lent: a well-behaved sender leaves them alone until they are released, and has
+  /// less room for others until then; another one may change them at any time, so nothing in them may be relied on
+  /// that was checked before.
+  virtual void accept_lent_tails() noexcept {}
 
   /// The next message from anywhere. Malformed envelopes are dropped.
   /// Blocks: until a message arrives, at most `timeout` (zero: not at all). False when nothing arrived.

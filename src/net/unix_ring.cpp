@@ -10,8 +10,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <new>
 #include <utility>
+
+#include "net/mutex.hpp"
 
 namespace paracel::net {
 
@@ -23,6 +26,10 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t reserve_step = std::size_t{256} * 1024;
 
 std::atomic<std::size_t> rings_made{0};  // those that exist
+
+bool is_inside(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  return bytes != 0 && bytes <= ring_capacity && offset <= ring_capacity - bytes;
+}
 
 }  // namespace
 
@@ -36,6 +43,41 @@ ring_memory::~ring_memory() {
   if (at_ != nullptr) ::munmap(at_, file_bytes);
 }
 
+/// What a ring and its loans have in common.
+class ring_reader::shared {
+ public:
+  explicit shared(int file) noexcept : memory(file) { ++rings_made; }
+  shared(const shared&) = delete;
+  shared& operator=(const shared&) = delete;
+  ~shared() { --rings_made; }
+
+  /// The number of the next block.
+  std::uint64_t next() {
+    const mutex_lock lock(access_);
+    is_back_.push_back(false);
+    return taken_ + is_back_.size() - 1;
+  }
+  /// The sender frees blocks in order.
+  void give_back(std::uint64_t number) noexcept {
+    const mutex_lock lock(access_);
+    is_back_[number - taken_] = true;
+    for (; !is_back_.empty() && is_back_.front(); ++taken_) is_back_.pop_front();
+    memory.taken().store(taken_, std::memory_order_release);
+  }
+
+  const ring_memory memory;
+
+ private:
+  mutex access_;
+  std::deque<bool> is_back_ PARACEL_GUARDED_BY(access_);  // the blocks from taken_ on
+  std::uint64_t taken_ PARACEL_GUARDED_BY(access_) = 0;
+};
+
+struct ring_reader::loan : shared_buffer::control {
+  std::shared_ptr<shared> from;
+  std::uint64_t number = 0;
+};
+
 std::unique_ptr<ring_reader> ring_reader::make() noexcept {
   rlimit largest{};  // of files; who exceeds it is killed
   if (::getrlimit(RLIMIT_FSIZE, &largest) != 0 || largest.rlim_cur < ring_memory::file_bytes) return nullptr;
@@ -44,17 +86,34 @@ std::unique_ptr<ring_reader> ring_reader::make() noexcept {
       ::posix_fallocate(file.get(), 0, ring_memory::front_bytes) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, size_is_fixed | F_SEAL_SEAL) != 0)
     return nullptr;
-  std::unique_ptr<ring_reader> made(new (std::nothrow) ring_reader(std::move(file)));
-  return made && made->memory_ && rings_made <= most_rings ? std::move(made) : nullptr;
+  try {
+    auto state = std::make_shared<shared>(file.get());
+    if (!state->memory || rings_made > most_rings) return nullptr;
+    return std::unique_ptr<ring_reader>(new ring_reader(std::move(file), std::move(state)));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
-ring_reader::ring_reader(owned_fd file) noexcept : file_(std::move(file)), memory_(file_.get()) { ++rings_made; }
-ring_reader::~ring_reader() { --rings_made; }
-
 bool ring_reader::take(std::uint64_t offset, std::uint64_t bytes, shared_buffer& out) {
-  if (bytes == 0 || bytes > ring_capacity || offset > ring_capacity - bytes) return false;
-  out = shared_buffer::copy_of({memory_.blocks() + offset, bytes});
-  memory_.taken().store(++taken_, std::memory_order_release);
+  if (!is_inside(offset, bytes)) return false;
+  out = shared_buffer::copy_of({shared_->memory.blocks() + offset, bytes});
+  shared_->give_back(shared_->next());
+  return true;
+}
+
+bool ring_reader::lend(std::uint64_t offset, std::uint64_t bytes, shared_buffer& out) {
+  if (!is_inside(offset, bytes)) return false;
+  auto lent = std::make_unique<loan>();
+  lent->data = shared_->memory.blocks() + offset;
+  lent->size = bytes;
+  lent->from = shared_;
+  lent->number = shared_->next();
+  lent->destroy = [](shared_buffer::control* c) {
+    const std::unique_ptr<loan> ended(static_cast<loan*>(c));
+    ended->from->give_back(ended->number);
+  };
+  out = shared_buffer::adopt(lent.release());
   return true;
 }
 

@@ -11,7 +11,7 @@
 // knows which room is free. It never waits for any: what has none is sent over the socket.
 //
 // Neither end trusts the other. Each reads a number of the other's once and checks it before it is used; what lies in
-// the memory is copied before anybody looks at it.
+// the memory is copied before anybody looks at it, unless the receiver asks for it as it is (port::accept_lent_tails).
 #pragma once
 
 #include <array>
@@ -57,26 +57,28 @@ class ring_memory {
   std::byte* at_;
 };
 
-/// The receiver's end. Thread-safety: none.
+/// The receiver's end. Thread-safety: none, but any thread may drop what it has lent, also later than the ring.
 class ring_reader {
  public:
   /// Returns: null where the system has no memory for it, or this process has enough of them.
   static std::unique_ptr<ring_reader> make() noexcept;
-  explicit ring_reader(owned_fd file) noexcept;
-  ring_reader(const ring_reader&) = delete;
-  ring_reader& operator=(const ring_reader&) = delete;
-  ~ring_reader();
-
   /// The file, to be passed to the sender; then it need not stay open.
   [[nodiscard]] int file() const noexcept { return file_.get(); }
   void close_file() noexcept { file_ = owned_fd(); }
   /// Copies the next block and gives its room back. Returns: whether it is one.
   bool take(std::uint64_t offset, std::uint64_t bytes, shared_buffer& out);
+  /// The next block where it lies; its room is given back when the last copy of `out` is dropped and the ones before
+  /// have been given back. Returns: whether it is one.
+  bool lend(std::uint64_t offset, std::uint64_t bytes, shared_buffer& out);
 
  private:
+  class shared;
+  struct loan;
+  ring_reader(owned_fd file, std::shared_ptr<shared> state) noexcept
+      : file_(std::move(file)), shared_(std::move(state)) {}
+
   owned_fd file_;
-  ring_memory memory_;
-  std::uint64_t taken_ = 0;
+  std::shared_ptr<shared> shared_;
 };
 
 /// The sender's end. Thread-safety: none.

@@ -154,6 +154,8 @@ class unix_transport::unix_port final : public port {
     if (--held_ == 0) send_kept();
   }
 
+  void accept_lent_tails() noexcept override { lends_tails_ = true; }
+
   bool receive(incoming& out, milliseconds timeout) override { return receive_batch({&out, 1}, timeout) != 0; }
 
   std::size_t receive_batch(std::span<incoming> out, milliseconds timeout) override {
@@ -309,6 +311,7 @@ class unix_transport::unix_port final : public port {
   enum class outcome { message, nothing, dropped };
   outcome take(unix_link& link, incoming& out) {
     zmtp_inbox::message m;
+    link.inbox.lends_tails = lends_tails_ && link.channel >= 0;
     switch (link.inbox.next(m)) {
       case zmtp_inbox::outcome::incomplete:
         return outcome::nothing;
@@ -332,6 +335,7 @@ class unix_transport::unix_port final : public port {
     out.channel = link.channel;
     out.frame = m.frame;
     out.tail = std::move(m.tail);
+    out.tail_is_lent = m.tail_is_lent;
     if (m.memory) memory_.push_back(std::move(m.memory));
     out.unread_bytes = 0;
     if (link.channel < 0) {
@@ -461,6 +465,7 @@ class unix_transport::unix_port final : public port {
   std::size_t turn_ = 0;                             // messages delivered in the current turn
   std::vector<shared_buffer> memory_;                // of frames that the caller holds
   std::vector<std::shared_ptr<unix_link>> retired_;  // since the last call
+  bool lends_tails_ = false;
   unsigned held_ = 0;
   steady_clock::time_point held_since_{};
   std::vector<std::uint64_t> kept_;  // links that keep messages back

@@ -112,6 +112,7 @@ zmtp_inbox::outcome zmtp_inbox::next(message& out) {
         out.memory = std::move(head_);
         out.frame = out.memory ? out.memory.bytes() : std::span(at(begin_ + head_offset_), head_bytes_);
         out.tail = std::move(tail_);
+        out.tail_is_lent = tail_is_lent_;
       }
       start_over();
       if (is_good) return outcome::message;
@@ -183,7 +184,8 @@ bool zmtp_inbox::begin_part(std::size_t header, std::uint64_t size, bool more, s
   part_bytes_ = 0;
   if (in_ring) {
     shared_buffer block;
-    if (!ring->take(*in_ring, size, block)) return false;
+    tail_is_lent_ = lends_tails && parts_ == 3;
+    if (!(tail_is_lent_ ? ring->lend(*in_ring, size, block) : ring->take(*in_ring, size, block))) return false;
     is_dropped_ = is_dropped_ || parts_ == 1 || parts_ > 3;
     if (!is_dropped_) (parts_ == 2 ? head_ : tail_) = std::move(block);
   } else if (is_dropped_ || parts_ == 1 || parts_ > 3) {  // the envelope's frame is empty, and two follow at most
@@ -233,6 +235,7 @@ void zmtp_inbox::start_over() noexcept {
   is_dropped_ = false;
   head_ = {};
   tail_ = {};
+  tail_is_lent_ = false;
 }
 
 }  // namespace paracel::net

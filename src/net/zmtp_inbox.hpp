@@ -60,6 +60,7 @@ class zmtp_inbox {
     std::span<const std::byte> frame;
     shared_buffer memory;  ///< of the frame, if it is not in the buffer
     shared_buffer tail;
+    bool tail_is_lent = false;
   };
   enum class outcome {
     message,
@@ -77,6 +78,7 @@ class zmtp_inbox {
   [[nodiscard]] bool has_bytes() const noexcept { return pos_ != end_ || (big_ && big_filled_ == big_.size()); }
 
   std::unique_ptr<ring_reader> ring;  ///< null: frames in one break the protocol
+  bool lends_tails = false;           ///< tails in the ring are not copied
 
  private:
   enum class stage : std::uint8_t { greeting, ready, messages };
@@ -106,6 +108,7 @@ class zmtp_inbox {
   std::size_t head_offset_ = 0;  // from begin_
   std::size_t head_bytes_ = 0;
   shared_buffer head_, tail_;
+  bool tail_is_lent_ = false;
   shared_buffer big_;  // the current part, if it has memory of its own
   std::size_t big_filled_ = 0;
   std::array<std::byte, 2 + 5 + 16> pong_{};

@@ -88,8 +88,11 @@ KV_ROWS = [
      "--verb pull_multi --value_bytes 8 --keys_per_call 100 --transport unix", None),
     ("unix", "prepared: pull 10,000 keys x 1 float, unix, waiting",
      "--verb set_pull --value_bytes 4 --keys_per_call 10000 --transport unix", None),
-    ("unix", "pull 1 MB, unix", "--verb pull --value_bytes 1048576 --transport unix", None),
+    ("unix", "pull 70 kB, unix", "--verb pull --value_bytes 70000 --transport unix", None),
+    ("unix", "pull 1 MB, unix", "--verb pull --value_bytes 1048576 --transport unix", 1.5),
     ("unix", "push 1 MB, unix", "--verb push --value_bytes 1048576 --transport unix", None),
+    ("unix", "pull 4 MB, unix", "--verb pull --value_bytes 4194304 --transport unix", None),
+    ("unix", "push 4 MB, unix", "--verb push --value_bytes 4194304 --transport unix", None),
 ]
 
 # Group, name, command, figures that it prints (the first one found is used), target (None: for orientation), and the command that

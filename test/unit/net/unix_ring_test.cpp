@@ -12,13 +12,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -113,6 +116,77 @@ TEST(UnixRing, WhatHasNoRoomIsRefusedUntilABlockIsTaken) {
   for (std::size_t i = 0; i < ring_capacity / least_ring_frame; ++i)
     ASSERT_TRUE(ring.writer->put(block.bytes().first(1)));
   EXPECT_FALSE(ring.writer->put(block.bytes().first(1)));
+}
+
+TEST(UnixRing, WhatIsLentIsFreeOnceItAndAllBeforeItAreDropped) {
+  both_ends ring;
+  std::array<shared_buffer, 3> lent;
+  shared_buffer copy;
+  for (unsigned i = 0; i < 3; ++i) {
+    ASSERT_TRUE(ring.writer->put(filled_buffer(mebibyte, i).bytes()));
+    ASSERT_TRUE(ring.reader->lend(i * mebibyte, mebibyte, lent[i]));
+  }
+  ASSERT_TRUE(ring.writer->put(filled_buffer(mebibyte, 3).bytes()));
+  ASSERT_TRUE(ring.reader->take(3 * mebibyte, mebibyte, copy));
+  EXPECT_EQ(ring.writer->unread(), 4 * mebibyte);
+  lent[1] = {};
+  EXPECT_EQ(ring.writer->unread(), 4 * mebibyte);
+  const auto again = lent[0];
+  lent[0] = {};
+  EXPECT_EQ(ring.writer->unread(), 4 * mebibyte);
+  EXPECT_TRUE(is_filled_buffer(again, mebibyte, 0));
+  std::thread([last = again]() mutable { last = {}; }).join();
+  std::thread([last = std::move(const_cast<shared_buffer&>(again))]() mutable { last = {}; }).join();
+  EXPECT_EQ(ring.writer->unread(), 2 * mebibyte);
+  // They outlive the ring's ends.
+  ring.reader.reset();
+  EXPECT_TRUE(is_filled_buffer(lent[2], mebibyte, 2));
+  lent[2] = {};
+  EXPECT_EQ(ring.writer->unread(), 0U);
+  EXPECT_TRUE(is_filled_buffer(copy, mebibyte, 3));
+  EXPECT_FALSE(both_ends().reader->lend(ring_capacity, 1, copy));
+}
+
+TEST(UnixRing, ManyThreadsDropWhatWasLentWhileMoreIs) {
+  both_ends ring;
+  std::mutex access;
+  std::deque<std::pair<shared_buffer, unsigned>> lent;
+  std::atomic<bool> over{false};
+  std::atomic<unsigned> wrong{0};
+  std::vector<std::thread> droppers;
+  for (unsigned t = 0; t < 3; ++t) {
+    droppers.emplace_back([&, t] {
+      std::mt19937 random(t);
+      while (!over) {
+        std::this_thread::yield();
+        std::pair<shared_buffer, unsigned> one;
+        {
+          const std::lock_guard lock(access);
+          if (lent.empty()) continue;
+          const auto at = random() % lent.size();
+          one = std::move(lent[at]);
+          lent.erase(lent.begin() + static_cast<std::ptrdiff_t>(at));
+        }
+        if (!is_filled_buffer(one.first, 1000, one.second)) ++wrong;
+      }
+    });
+  }
+  for (unsigned i = 0; i < 5'000;) {
+    const auto at = ring.writer->put(filled_buffer(1000, i).bytes());
+    if (!at) {
+      std::this_thread::yield();
+      continue;
+    }
+    shared_buffer b;
+    ASSERT_TRUE(ring.reader->lend(*at, 1000, b));
+    const std::lock_guard lock(access);
+    lent.emplace_back(std::move(b), i++);
+  }
+  over = true;
+  for (auto& t : droppers) t.join();
+  EXPECT_EQ(wrong, 0U);
+  lent.clear();
+  EXPECT_EQ(ring.writer->unread(), 0U);
 }
 
 TEST(UnixRing, MemoryIsUsedAsFarAsItHasBeenFilled) {

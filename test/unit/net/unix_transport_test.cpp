@@ -305,6 +305,44 @@ TEST(UnixTransport, LargeFramesAreInARingUntilTheConnectionEnds) {
   }
 }
 
+TEST(UnixTransport, TailsOfRepliesAreLentToWhoAcceptsIt) {
+  unix_setting s;
+  auto server = s.net.open();
+  auto client = s.net.open();
+  client->accept_lent_tails();
+  server->accept_lent_tails();  // it has requests only
+  const int channel = client->connect(server->bind(s.named("lends")));
+  make_rings(*client, channel, *server);
+  incoming in;
+  std::vector<shared_buffer> held;
+  const auto ask = [&](unsigned i) {
+    client->send(channel, {.head = bytes_of("ask"), .tail = filled_buffer(100'000, i)});
+    ASSERT_TRUE(server->receive(in, at_most));
+    EXPECT_FALSE(in.tail_is_lent);
+    server->reply(in.from, {.head = bytes_of(std::string(100'000, 'h')), .tail = filled_buffer(1'000'000, i)});
+    in.tail = {};
+    ASSERT_TRUE(client->receive(in, at_most));
+    EXPECT_EQ(frame_text(in), std::string(100'000, 'h'));
+    EXPECT_TRUE(is_filled_buffer(in.tail, 1'000'000, i)) << i;
+  };
+  for (unsigned i = 0; i < 12; ++i) {
+    ask(i);
+    EXPECT_EQ(in.tail_is_lent, i < 7) << i;  // what is held leaves no room for more
+    held.push_back(std::move(in.tail));
+  }
+  for (unsigned i = 0; i < 12; ++i) EXPECT_TRUE(is_filled_buffer(held[i], 1'000'000, i)) << i;
+  held.resize(1);
+  ask(12);
+  EXPECT_FALSE(in.tail_is_lent);
+  held.clear();
+  ask(13);
+  EXPECT_TRUE(in.tail_is_lent);
+  client->disconnect(channel);
+  const auto last = std::move(in.tail);
+  EXPECT_FALSE(client->receive(in, milliseconds(0)));
+  EXPECT_TRUE(is_filled_buffer(last, 1'000'000, 13));
+}
+
 TEST(UnixTransport, WithoutMemoryForARingFramesGoOverTheSocket) {
   unix_setting s;
   const test::small_files limit(1'000'000);
