@@ -16,8 +16,10 @@ namespace paracel::srv {
 /// How much is asked of each partition of a shard: of about one key or row in 32 that requests name, the partition is
 /// counted, and of requests for many one in 256, 8 times. A partition that was counted n times has been asked for 32 n
 /// keys, with a standard deviation of about 32 sqrt(n), or 90 sqrt(n) if all were in such requests. Scans and changes
-/// that come from other servers do not count. Thread-safety: `touch`, `unsized` and `set_bytes` by the shard thread,
-/// the rest by any. Cost: a subtraction a request; of one key in 32 a random number and an addition.
+/// that come from other servers do not count.
+///
+/// Thread-safety: `touch`, `unsized` and `set_bytes` by the shard thread, the rest by any.
+/// Cost: a subtraction a request; of each key that is counted a random number and an addition.
 class partition_load {
  public:
   static constexpr std::uint32_t one_of = 32;
