@@ -34,6 +34,9 @@ class hasty_reader final : public srv::request_handler {
   const bool hasty_;
 };
 
+/// That a simulated server can have.
+constexpr std::uint32_t most_threads = 16;
+
 /// Deliberate defects of a server.
 struct server_mutations {
   bool ignores_lease = false;
@@ -79,7 +82,7 @@ class server_process {
   std::function<void()> ended_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> lease_end_{INT64_MAX};
-  std::array<std::atomic<std::uint32_t>, 8> synced_{};
+  std::array<std::atomic<std::uint32_t>, most_threads + 1> synced_{};
   std::shared_ptr<const membership> members_;
   std::vector<std::unique_ptr<net::port>> ports_;  // of the shards, then of the clock
   std::vector<std::unique_ptr<srv::server_loop>> loops_;

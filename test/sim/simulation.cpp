@@ -325,7 +325,13 @@ void simulation::send(connection& c, bool out, message m) {
   auto& w = out ? c.out : c.back;
   if (out && c.dead) return;  // the message waits forever for a dead process
   if (c.swallows) return;
-  const auto mostly = dice_.in(50) ? dice_.between(1_ms, 30_ms) : dice_.between(20_us, 400_us);
+  const auto price = [&] {
+    const auto bytes = m.frame.size() + m.tail.size();
+    return prices->arrival(out ? *c.from : *c.to, out ? *c.to : *c.from, bytes) - now_;
+  };
+  const auto mostly = prices != nullptr && c.to != nullptr ? price()
+                      : dice_.in(50)                       ? dice_.between(1_ms, 30_ms)
+                                                           : dice_.between(20_us, 400_us);
   const auto when = std::max(w.last + 1, now_ + mostly);
   w.last = when;
   w.messages.emplace_back(when, std::move(m));
@@ -349,13 +355,30 @@ void simulation::move(std::uint64_t number, bool out) {
     auto* to = out ? c.answers : c.asks;
     if (to != nullptr && to->of_.alive_ && (out || c.open)) {
       log("to " + to->owner_.name, number, hash_key({reinterpret_cast<const char*>(m.frame.data()), m.frame.size()}));
-      to->inbox_.push_back(std::move(m));
-      wake(to->owner_, now_ + dice_.between(1_us, 60_us));
+      if (prices != nullptr) {
+        const auto done = prices->done(to->owner_, m.frame);
+        w.arrived.push_back(std::move(m));
+        at(done, [this, number, out] { take_arrived(number, out); });
+      } else {
+        to->inbox_.push_back(std::move(m));
+        wake(to->owner_, now_ + dice_.between(1_us, 60_us));
+      }
     }
   }
   if (w.messages.empty()) return;
   w.moving = true;
   at(std::max(now_, w.messages.front().first), [this, number, out] { move(number, out); });
+}
+
+void simulation::take_arrived(std::uint64_t number, bool out) {
+  auto& c = *connections_.at(number);
+  auto& w = out ? c.out : c.back;
+  auto* to = out ? c.answers : c.asks;
+  auto m = std::move(w.arrived.front());
+  w.arrived.pop_front();
+  if (to == nullptr) return;
+  to->inbox_.push_back(std::move(m));
+  wake(to->owner_, now_);
 }
 
 void simulation::bound(const std::string& address, sim_port& here) {

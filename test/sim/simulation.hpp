@@ -130,11 +130,24 @@ struct message {
   shared_buffer tail;
 };
 
+/// What messages cost in a job whose time is of interest (`simulation::prices`): links and threads are queues, each
+/// with a time at which it is free again. Without it messages take random times, and steps none.
+class price_list {
+ public:
+  virtual ~price_list() = default;
+  /// When a message that is sent now arrives at the other process.
+  virtual nanos arrival(const process& from, const process& to, std::size_t bytes) = 0;
+  /// When an actor is done with a message that arrives now; its step is executed at that moment. Not before an earlier
+  /// message of the actor.
+  virtual nanos done(const actor& by, std::span<const std::byte> frame) = 0;
+};
+
 class sim_port;
 
 struct connection {
   struct way {
     std::deque<std::pair<nanos, message>> messages;  // with the earliest arrival time of each
+    std::deque<message> arrived;                     // and wait for their thread, with prices only
     nanos last = 0;
     bool moving = false;
   };
@@ -196,6 +209,7 @@ class simulation {
     bool stray = false;
   };
   std::function<forged(std::span<const std::byte>)> forge;
+  price_list* prices = nullptr;  ///< in a job without faults
   /// Called after the last step of a process that was to die during it.
   std::function<void(process&)> on_death;
 
@@ -213,6 +227,7 @@ class simulation {
   void run(actor& a);
   void send(connection& c, bool out, message m);
   void move(std::uint64_t number, bool out);
+  void take_arrived(std::uint64_t number, bool out);
   void drop_tail(connection::way& w);
   void replace(connection& old);
   void bound(const std::string& address, sim_port& here);
