@@ -91,7 +91,7 @@ std::string address_of(int listener) {
   return address_text(reinterpret_cast<const sockaddr*>(&name), size);
 }
 
-/// By which port a name of a host is known: what it resolves to is known when ZeroMQ connects, each time anew.
+/// By which port a name of a host is known: ZeroMQ resolves it each time it connects.
 std::string any_host_of(const std::string& address) {
   return "tcp://*" + address.substr(std::min(address.rfind(':'), address.size()));
 }
