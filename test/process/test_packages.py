@@ -91,6 +91,14 @@ class Packages(unittest.TestCase):
                       """"beta": 0.001, "output": "out"}' >c.json && """
                       "prun -w 2 -p 2 -c c.json --set rounds=5 lr && paracel-lr --cfg_file c.json --set rounds=5")
         self.assertEqual(len(re.findall(r"(?m)^objective \S+$", said)), 2, said)
+        # What it imports is compiled when it is installed, and whenever the default Python changes.
+        compiled = ("d=/usr/lib/paracel/lib/paracel/launcher; find $d -name '*.py' | wc -l; "
+                    "find $d -name '*.cpython-311.pyc' | wc -l; "
+                    "find /usr/lib/paracel -name __pycache__ ! -path \"$d*\" | wc -l")
+        for step in ("true", "/usr/share/python3/runtime.d/paracel.rtupdate rtupdate 3.11 3.11"):
+            modules, done, others = map(int, inside(f"{step} && {compiled}").split())
+            self.assertGreater(modules, 60)
+            self.assertEqual((done, others), (modules, 0))
         inside("test -e /usr/share/man/man1/paracel-lr.1.gz && test -e /usr/share/bash-completion/completions/prun.py && "
                "test -e /usr/share/paracel/schema/lr.json")
         # What is made by `prun.py new` is built against them, with CMake and with pkg-config.
@@ -100,6 +108,9 @@ class Packages(unittest.TestCase):
         inside("cd line_fit && c++ line_fit.cpp $(pkg-config --cflags --libs paracel) -o fit && ./fit --help")
         if "python3-paracel" in self.files:
             self.assertIn("\nOK\n", inside("prun new --python py_fit && cd py_fit && python3 test.py"))
+            folder = "/usr/lib/python3/dist-packages/paracel"
+            modules, done = map(int, inside(f"find {folder} -name '*.py' | wc -l; find {folder} -name '*.pyc' | wc -l").split())
+            self.assertEqual(done, modules)
             inside("python3 -c 'import numpy, paracel; x = numpy.eye(4); "
                    "print(paracel.LogisticRegression().fit(x, [0, 1, 0, 1]).predict(x))'")
         inside("apt-get purge -qy $(dpkg -l | awk '$2 ~ /paracel/ {print $2}') && apt-get autoremove --purge -qy")

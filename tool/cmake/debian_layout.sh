@@ -38,6 +38,18 @@ ln -sf prun.py ../share/bash-completion/completions/prun
 gzip -9n ../share/man/man1/*.1
 ln -sf prun.py.1.gz ../share/man/man1/prun.1.gz
 
+# The launcher's modules are compiled again when Debian's default Python is another one.
+mkdir -p "$staged/programs/usr/share/python3/runtime.d"
+cat >"$staged/programs/usr/share/python3/runtime.d/paracel.rtupdate" <<END
+#!/bin/sh
+set -e
+if [ "\$1" = rtupdate ]; then
+  py3clean -p paracel
+  py3compile -p paracel /$tree/lib/paracel/launcher
+fi
+END
+chmod 755 "$staged/programs/usr/share/python3/runtime.d/paracel.rtupdate"
+
 # find_package and pkg-config.
 mkdir -p "$staged/development/usr/lib/cmake/paracel" "$staged/development/usr/share/pkgconfig"
 cd "$staged/development"

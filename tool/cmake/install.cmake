@@ -15,7 +15,7 @@ install(TARGETS start_server start_sandbox start_scheduler send_request RUNTIME 
 install(PROGRAMS prun.py DESTINATION bin)
 install(DIRECTORY tool/launcher DESTINATION lib/paracel FILES_MATCHING
   PATTERN "*.py" PATTERN "*.css" PATTERN "*.js" PATTERN "LICENSE" PATTERN "__pycache__" EXCLUDE)
-# As the target launcher_bytecode does. A package has no bytecode: it is made where it is installed (Debian's policy).
+# As the target launcher_bytecode does. A package has no bytecode: its postinst makes it (debian/postinst).
 install(CODE "if(\"\$ENV{DESTDIR}\" STREQUAL \"\" AND NOT CMAKE_INSTALL_PREFIX MATCHES _CPack_Packages)
   execute_process(COMMAND python3 -S -m compileall -q \${CMAKE_INSTALL_PREFIX}/lib/paracel/launcher OUTPUT_QUIET)
 endif()")

@@ -48,7 +48,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY
 set(same "(= ${PROJECT_VERSION})")
 
 foreach(component PROGRAMS PYTHON)
-  set(CPACK_DEBIAN_${component}_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/tool/cmake/debian/prerm)
+  set(CPACK_DEBIAN_${component}_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/tool/cmake/debian/postinst
+    ${PROJECT_SOURCE_DIR}/tool/cmake/debian/prerm)
 endforeach()
 
 set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION "framework for distributed iterative algorithms: programs
