@@ -6,12 +6,14 @@ import glob
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from python_support import SOURCE, build_wheel, why_not  # noqa: E402
+from process_support import patient  # noqa: E402
 
 
 class Site(unittest.TestCase):
@@ -21,9 +23,14 @@ class Site(unittest.TestCase):
         if why_not() or not shutil.which("doxygen"):
             self.skipTest(why_not() or "no doxygen: tool/setup.sh --long installs it")
         build_wheel()
-        done = subprocess.run([os.path.join(SOURCE, "tool", "site.sh")], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              check=False, timeout=1200)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        made = subprocess.Popen([os.path.join(SOURCE, "tool", "site.sh")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        try:
+            said, _ = made.communicate(timeout=min(patient(900), 3000))
+        except subprocess.TimeoutExpired:
+            os.killpg(made.pid, signal.SIGKILL)  # what it has started would write into the next one's folder
+            self.fail(made.communicate()[0])
+        self.assertEqual(made.returncode, 0, said)
         site = os.path.join(SOURCE, "build", "site", "html")
         pages = glob.glob(site + "/**/*.html", recursive=True)
         for name in ("index.html", "doc/tutorial.html", "alg/gbdt/index.html", "include/paracel/paralg.hpp.html"):
