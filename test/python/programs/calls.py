@@ -10,7 +10,7 @@ class Calls(paracel.Paralg):
     def solve(self):
         self.me, self.all = self.worker_id, self.worker_size
         for check in (self.values, self.updates, self.asynchronous, self.key_sets, self.lists, self.arrays, self.tables,
-                      self.results, self.collectives, self.errors):
+                      self.rounded_tables, self.results, self.collectives, self.errors):
             check()
             self.sync()
             if self.me == 0:
@@ -164,6 +164,36 @@ class Calls(paracel.Paralg):
         expect(table.pull([f"name {self.me}"])[0, 0] == 5, "names")
         self.sync()
         expect(len(table) == 2 + self.all and sorted(table.rows()[0]) == [1, 2**63 + 1], "rows")
+
+    def rounded_tables(self):
+        every = np.arange(65536, dtype="uint16").view("float16")
+        every = every[np.isfinite(every)]
+        random = np.random.RandomState(self.me)
+        others = (random.standard_normal(5000) * 10.0 ** random.uniform(-9, 4, 5000)).clip(-65519, 65519)
+        for dtype in ("float32", "float64"):
+            numbers = np.concatenate([every.astype(dtype), others.astype(dtype), np.array([np.inf, -np.inf, np.nan], dtype)])
+            name = f"halves {dtype} {self.me}"
+            exact, halves = Table(self, name, 1, dtype), Table(self, name, 1, dtype, wire="f16")
+            ids = np.arange(len(numbers), dtype="uint64")
+            exact.push(ids, numbers[:, None])
+            got = halves.pull(ids)[:, 0]
+            expect(got.dtype == dtype and np.array_equal(got, numbers.astype("float16").astype(dtype), equal_nan=True),
+                   "numpy rounds to the same halves")
+        exact, table = Table(self, "rounded", 8), Table(self, "rounded", 8, wire="i8")
+        deltas = random.standard_normal((40, 100, 8)).astype("float32")
+        for some in deltas:
+            table.update(np.arange(100), some)
+        expect(len(table.residuals()) == 24 + 100 * (8 + 8 * 4), "what is kept")
+        again = Table(self, "rounded", 8, wire="i8")
+        again.restore_residuals(table.residuals())
+        again.flush()
+        expect(table.residuals() != b"" and len(again.residuals()) == 24, "flush")
+        self.sync()
+        want = self.comm.allreduce(deltas.sum(axis=0, dtype="float64"))
+        expect(np.allclose(exact.pull(np.arange(100)), want, atol=1e-4), "the sum of all updates")
+        expect_error(ValueError, 'found "f8", want "full"', lambda: Table(self, "bad", 4, wire="f8"))
+        expect_error(paracel.Error, "want float or double", lambda: Table(self, "bad", 4, "int32", wire="f16"))
+        self.sync()
 
     def results(self):
         if not self.output:

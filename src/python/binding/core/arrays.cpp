@@ -235,6 +235,13 @@ row_init init_of(nb::handle from) {
   return kind == "uniform" ? row_init::uniform(a, b, seed) : row_init::normal(a, b, seed);
 }
 
+wire_format format_named(const std::string& name) {
+  if (name == "full") return wire_format::full;
+  if (name == "f16") return wire_format::f16;
+  if (name == "i8") return wire_format::i8;
+  throw nb::value_error(("wire: found \"" + name + "\", want \"full\", \"f16\" or \"i8\"").c_str());
+}
+
 std::size_t width_of(table_object& t) {
   return t.use([](auto& x, auto) { return x.width(); });
 }
@@ -301,7 +308,8 @@ void bind_table(nb::module_& m) {
   nb::class_<table_object>(
       m, "Table",
       "Rows of `width` numbers by number or name, made on first touch: Table(paralg, name, width, dtype=\"float32\", "
-      "init=(\"uniform\", -0.1, 0.1, seed), optimizer=(file, function, {hyper-parameter: number})).\n\n"
+      "init=(\"uniform\", -0.1, 0.1, seed), optimizer=(file, function, {hyper-parameter: number}), wire=\"full\"). "
+      "`wire`: how pulls and updates of floats travel, as \"f16\" or \"i8\" in fewer bytes (doc/parameters.md).\n\n"
       R"(Examples
 --------
 >>> import numpy as np
@@ -317,16 +325,17 @@ array([[-0.5, -0.5],
       .def(
           "__init__",
           [](table_object* to, paralg_object& p, const std::string& name, std::size_t width, dtype_argument dtype,
-             init_argument init, function_argument optimizer) {
+             init_argument init, function_argument optimizer, const std::string& wire) {
             const auto first = init_of(init);
+            const table_options options{.wire = format_named(wire)};
             const auto f = function_of(optimizer);
             (void)p.get();
             auto made = std::make_unique<table_object>(p.of, element_named(dtype));
-            without_gil([&] { made->open(p.get(), name, width, first, f); });
+            without_gil([&] { made->open(p.get(), name, width, first, f, options); });
             new (to) table_object(std::move(*made));
           },
           nb::arg("paralg"), nb::arg("name"), nb::arg("width"), nb::arg("dtype") = "float32",
-          nb::arg("init").none() = none, nb::arg("optimizer").none() = none)
+          nb::arg("init").none() = none, nb::arg("optimizer").none() = none, nb::kw_only(), nb::arg("wire") = "full")
       .def("__len__", [](table_object& t) { return t.use([](auto& x, auto) { return x.size(); }); })
       .def_prop_ro("width", &width_of)
       .def_prop_ro("dtype", [](table_object& t) { return dtype_name(t.element()); })
@@ -338,6 +347,23 @@ array([[-0.5, -0.5],
       .def("update", &change_rows<change::update>, nb::arg("rows"), nb::arg("deltas"),
            "Adds, or steps the optimizer; returns once it is sent. Repeated rows are summed first.")
       .def("bupdate", &change_rows<change::bupdate>, nb::arg("rows"), nb::arg("deltas"))
+      .def(
+          "flush", [](table_object& t) { t.use([](auto& x, auto) { x.flush(); }); },
+          "Sends what updates as f16 or i8 have kept back, in full precision, as one more update.")
+      .def(
+          "residuals",
+          [](table_object& t) {
+            const auto text = t.use([](auto& x, auto) { return x.residuals(); });
+            return nb::bytes(text.data(), text.size());
+          },
+          "What updates as f16 or i8 have kept back, for a worker's checkpoint; empty for wire=\"full\".")
+      .def(
+          "restore_residuals",
+          [](table_object& t, const nb::bytes& from) {
+            const std::string_view text(from.c_str(), from.size());
+            t.use([&](auto& x, auto) { x.restore_residuals(text); });
+          },
+          nb::arg("residuals"), "What `residuals` has returned, before the first update.")
       .def(
           "remove",
           [](table_object& t, array_argument rows) {
