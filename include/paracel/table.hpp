@@ -51,7 +51,7 @@ struct table_options {
   /// Numbers out of range (f16: from 65520): a pull is refused, naming the row; an update sends the greatest number
   /// that there is and keeps the rest. NaN and infinities are sent as such by f16; with i8 such a row arrives as NaN.
   wire_format wire = wire_format::full;
-  /// Memory for what is kept: a row has its numbers and 48 bytes (by name 96 and the name). An update of rows for which
+  /// Memory for what is kept: a row has its numbers and 32 bytes (by name 88 and the name). An update of rows for which
   /// there is no room is sent in full precision, with what is kept of its rows, which frees memory.
   std::size_t most_residual_bytes = std::size_t{256} << 20;
 };

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <new>
 
-#include "server/store/large_pages.hpp"
+#include "core/large_pages.hpp"
 
 namespace paracel::srv {
 

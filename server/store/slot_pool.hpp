@@ -8,7 +8,7 @@
 
 #include <paracel/detail/bytes.hpp>
 
-#include "server/store/large_pages.hpp"
+#include "core/large_pages.hpp"
 
 namespace paracel::srv {
 

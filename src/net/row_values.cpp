@@ -25,7 +25,7 @@ void with_real(value_tag element, const F& f) {
 /// The greatest absolute value; not finite if one of them is not. As integers, since the bits of positive numbers are
 /// in the order of the numbers: compilers vectorise this without -ffast-math.
 template <class T>
-T greatest_magnitude(const T* row, std::size_t width) noexcept {
+[[gnu::always_inline]] inline T magnitude_of_row(const T* row, std::size_t width) noexcept {
   using bits = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   bits greatest = 0;
   for (std::size_t j = 0; j < width; ++j) {
@@ -33,6 +33,56 @@ T greatest_magnitude(const T* row, std::size_t width) noexcept {
     greatest = magnitude > greatest ? magnitude : greatest;
   }
   return std::bit_cast<T>(greatest);
+}
+
+template <class T>
+[[gnu::always_inline]] inline void scale_to_i8(const T* row, std::size_t width, T inverse, std::int8_t* out) noexcept {
+  // Adding 1.5 * 2^23 rounds a small float to the nearest integer, which is then in its lowest bits.
+  constexpr float rounding = 0x1.8p23F;
+  constexpr auto limit = static_cast<float>(greatest_i8);
+  for (std::size_t j = 0; j < width; ++j) {
+    auto q = static_cast<float>(row[j] * inverse);
+    if constexpr (std::is_same_v<T, double>) {  // of floats the scale is never limited
+      q = q > limit ? limit : q;
+      q = q < -limit ? -limit : q;
+    }
+    out[j] =
+        static_cast<std::int8_t>(std::bit_cast<std::int32_t>(q + rounding) - std::bit_cast<std::int32_t>(rounding));
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void scale_from_i8(const std::int8_t* q, std::size_t width, T scale, T* row) noexcept {
+  for (std::size_t j = 0; j < width; ++j) row[j] = scale * static_cast<T>(q[j]);
+}
+
+// The same for floats by wider vectors. Without FMA, so that the bits are those of other processors.
+#if defined(__x86_64__)
+const bool uses_avx2 = [] {
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") != 0;
+}();
+[[gnu::target("avx2")]] float magnitude_avx2(const float* row, std::size_t width) noexcept {
+  return magnitude_of_row(row, width);
+}
+[[gnu::target("avx2")]] void to_i8_avx2(const float* row, std::size_t width, float inverse, std::int8_t* out) noexcept {
+  scale_to_i8(row, width, inverse, out);
+}
+[[gnu::target("avx2")]] void from_i8_avx2(const std::int8_t* q, std::size_t width, float scale, float* row) noexcept {
+  scale_from_i8(q, width, scale, row);
+}
+#else
+constexpr bool uses_avx2 = false;
+float magnitude_avx2(const float* row, std::size_t width) noexcept { return magnitude_of_row(row, width); }
+void to_i8_avx2(const float*, std::size_t, float, std::int8_t*) noexcept {}
+void from_i8_avx2(const std::int8_t*, std::size_t, float, float*) noexcept {}
+#endif
+
+template <class T>
+T greatest_magnitude(const T* row, std::size_t width) noexcept {
+  if constexpr (std::is_same_v<T, float>)
+    if (uses_avx2) return magnitude_avx2(row, width);
+  return magnitude_of_row(row, width);
 }
 
 template <class T>
@@ -67,18 +117,11 @@ void to_i8(const T* row, std::size_t width, std::byte* to) noexcept {
     std::memset(numbers, 0, width);
     return;
   }
-  // Adding 1.5 * 2^23 rounds a small float to the nearest integer, which is then in its lowest bits.
-  constexpr float rounding = 0x1.8p23F;
-  constexpr auto limit = static_cast<float>(greatest_i8);
   const auto inverse = static_cast<T>(1) / static_cast<T>(scale);
   auto* out = reinterpret_cast<std::int8_t*>(numbers);
-  for (std::size_t j = 0; j < width; ++j) {
-    auto q = static_cast<float>(row[j] * inverse);
-    q = q > limit ? limit : q;
-    q = q < -limit ? -limit : q;
-    out[j] =
-        static_cast<std::int8_t>(std::bit_cast<std::int32_t>(q + rounding) - std::bit_cast<std::int32_t>(rounding));
-  }
+  if constexpr (std::is_same_v<T, float>)
+    if (uses_avx2) return to_i8_avx2(row, width, inverse, out);
+  scale_to_i8(row, width, inverse, out);
 }
 
 template <class T>
@@ -86,8 +129,9 @@ void from_i8(const std::byte* from, std::size_t width, T* row) noexcept {
   float scale = 0;
   load_fields(from, scale);
   const auto* q = reinterpret_cast<const std::int8_t*>(from + sizeof scale);
-  const auto factor = static_cast<T>(scale);
-  for (std::size_t j = 0; j < width; ++j) row[j] = factor * static_cast<T>(q[j]);
+  if constexpr (std::is_same_v<T, float>)
+    if (uses_avx2) return from_i8_avx2(q, width, scale, row);
+  scale_from_i8(q, width, static_cast<T>(scale), row);
 }
 
 }  // namespace

@@ -8,72 +8,104 @@
 // schemes", ICML 2019, algorithm 1: there with a vector, here with those of its rows that have been updated.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <paracel/detail/bytes.hpp>
 #include <paracel/detail/value.hpp>
 #include <paracel/detail/wire_format.hpp>
 
+#include "core/large_pages.hpp"
 #include "net/row_codec.hpp"
 #include "net/row_values.hpp"
 
 namespace paracel {
 
-/// Rows of numbers by id or by name, with zeros to begin with. Open addressing; freed rows are used again.
-/// Thread-safety: none. Key: std::uint64_t or std::string.
+/// Rows of numbers by id or by name, with zeros to begin with. A slot of the index has 32 bits of the row's hash and
+/// its number; the rows are in slabs, each after its id, or after nothing if it has a name. Those of erased rows are
+/// used again. Thread-safety: none. Key: std::uint64_t or std::string.
 template <class Key>
 class residual_rows {
  public:
-  using key_view = std::conditional_t<std::is_same_v<Key, std::string>, std::string_view, std::uint64_t>;
+  static constexpr bool is_named = std::is_same_v<Key, std::string>;
+  using key_view = std::conditional_t<is_named, std::string_view, std::uint64_t>;
 
-  explicit residual_rows(std::size_t row_bytes) : row_bytes_(row_bytes) {}
+  explicit residual_rows(std::size_t row_bytes)
+      : row_bytes_(row_bytes), stride_((row_at_front + row_bytes + 7) / 8 * 8) {
+    const auto rows = std::bit_floor(std::max<std::size_t>(slab_target_bytes / stride_, 1));
+    slab_shift_ = static_cast<unsigned>(std::countr_zero(rows));
+    slab_bytes_ = (rows * stride_ + large_page_bytes - 1) / large_page_bytes * large_page_bytes;
+  }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// An upper bound for the memory of the rows that exist.
+  /// An upper bound for the memory of the rows that exist, but for a slab that is not full.
   [[nodiscard]] std::size_t bytes() const noexcept { return size_ * bytes_a_row() + text_bytes_; }
   /// Of one that is made, without the text of its name.
-  [[nodiscard]] std::size_t bytes_a_row() const noexcept { return row_bytes_ + 2 * sizeof(Key) + most_index_bytes; }
+  [[nodiscard]] std::size_t bytes_a_row() const noexcept {
+    return stride_ + most_index_bytes + (is_named ? 2 * sizeof(std::string) : 0);
+  }
 
-  /// For a batch: the slot some time before the row is looked for.
-  void prefetch(std::uint64_t hash) const noexcept {
+  /// For a batch: first the slot, later the row, some time before it is looked for.
+  void prefetch_slot(std::uint64_t hash) const noexcept {
     if (!slots_.empty()) __builtin_prefetch(&slots_[hash & mask()]);
+  }
+  void prefetch_row(std::uint64_t hash) const noexcept {
+    if (slots_.empty()) return;
+    const auto print = hash & 0xffffffffU;
+    auto i = print & mask();
+    while (slots_[i] != 0 && slots_[i] >> 32U != print) i = (i + 1) & mask();
+    if (slots_[i] == 0) return;
+    if constexpr (is_named) __builtin_prefetch(&names_[number_of(slots_[i])]);
+    constexpr std::size_t line_bytes = 64, most_bytes = 512;  // beyond these the hardware prefetcher takes over
+    const auto* front = front_of(number_of(slots_[i]));
+    const auto bytes = std::min(stride_, most_bytes);
+    for (std::size_t at = 0; at < bytes; at += line_bytes) __builtin_prefetch(front + at, 1);
+    __builtin_prefetch(front + bytes - 1, 1);
   }
   /// The row, or null. Its address is fixed until it is erased.
   [[nodiscard]] std::byte* find(std::uint64_t hash, key_view key) const noexcept {
     const auto at = place_of(hash, key);
-    return at == nowhere ? nullptr : row_at(number_of(slots_[at]));
+    return at == nowhere ? nullptr : row_of(number_of(slots_[at]));
   }
   /// The row, made if it is missing. Throws: std::bad_alloc; nothing has changed.
   std::byte* make(std::uint64_t hash, key_view key) {
     if (auto* row = find(hash, key)) return row;
     if ((size_ + 1) * 4 > slots_.size() * 3) grow();
-    if (free_.empty()) add_rows();
-    keys_[free_.back()] = key;
-    const auto number = free_.back();
-    free_.pop_back();
+    if (free_ == none && begun_ >> slab_shift_ == slabs_.size()) slabs_.emplace_back(slab_bytes_, !slabs_.empty());
+    const auto number = free_ != none ? free_ : begun_;
+    if constexpr (is_named) {
+      if (number == names_.size()) names_.emplace_back();
+      names_[number] = key;
+      text_bytes_ += key.size();
+    }
+    if (free_ != none) load_fields(row_of(number), free_);
+    else ++begun_;
+    if constexpr (!is_named) store_fields(front_of(number), key);
     insert(hash << 32U | (number + slot{1}));
     ++size_;
-    if constexpr (std::is_same_v<Key, std::string>) text_bytes_ += key.size();
-    std::memset(row_at(number), 0, row_bytes_);
-    return row_at(number);
+    std::memset(row_of(number), 0, row_bytes_);
+    return row_of(number);
   }
   void erase(std::uint64_t hash, key_view key) noexcept {
     auto gap = place_of(hash, key);
     if (gap == nowhere) return;
     const auto number = number_of(slots_[gap]);
-    if constexpr (std::is_same_v<Key, std::string>) {
-      text_bytes_ -= keys_[number].size();
-      keys_[number] = {};
+    if constexpr (is_named) {
+      text_bytes_ -= names_[number].size();
+      names_[number] = {};
     }
-    free_.push_back(number);  // has room: `add_rows` has seen to it
+    store_fields(row_of(number), free_);
+    free_ = number;
     --size_;
     // Close the gap: a later slot moves up when its home is not between the gap and itself.
     for (auto i = (gap + 1) & mask(); slots_[i] != 0; i = (i + 1) & mask()) {
@@ -89,29 +121,47 @@ class residual_rows {
   template <class F>
   void for_each(const F& f) const {
     for (const auto s : slots_)
-      if (s != 0) f(key_view(keys_[number_of(s)]), row_at(number_of(s)));
+      if (s != 0) f(key_of(number_of(s)), row_of(number_of(s)));
   }
 
  private:
   using slot = std::uint64_t;  // upper half: of the hash, its lower half; lower half: number of the row + 1; 0: empty
   static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
-  static constexpr std::size_t most_index_bytes =
-      32;  // slots at 3/8 and the list of free rows, just after they have grown
-  static constexpr std::size_t chunk_bytes = std::size_t{64} << 10;
+  static constexpr std::uint32_t none = 0xffffffffU;
+  static constexpr std::size_t row_at_front = is_named ? 0 : sizeof(std::uint64_t);
+  static constexpr std::size_t most_index_bytes = 24;  // 8 at 3/8, just after it has grown
+  static constexpr std::size_t slab_target_bytes = std::size_t{8} << 20;
+
+  struct slab {
+    slab(std::size_t n, bool large_pages) : at(map_zeros(n, large_pages)), bytes(n) {}
+    slab(slab&& other) noexcept : at(std::exchange(other.at, nullptr)), bytes(other.bytes) {}
+    slab& operator=(slab&& other) noexcept {
+      std::swap(at, other.at);
+      std::swap(bytes, other.bytes);
+      return *this;
+    }
+    ~slab() {
+      if (at != nullptr) ::munmap(at, bytes);
+    }
+    std::byte* at;
+    std::size_t bytes;
+  };
 
   [[nodiscard]] std::size_t mask() const noexcept { return slots_.size() - 1; }
   static std::uint32_t number_of(slot s) noexcept { return static_cast<std::uint32_t>(s) - 1; }
-  [[nodiscard]] std::size_t rows_a_chunk() const noexcept {
-    return row_bytes_ < chunk_bytes ? chunk_bytes / row_bytes_ : 1;
+  [[nodiscard]] std::byte* front_of(std::uint32_t number) const noexcept {
+    return slabs_[number >> slab_shift_].at + (number & ((1U << slab_shift_) - 1)) * stride_;
   }
-  [[nodiscard]] std::byte* row_at(std::uint32_t number) const noexcept {
-    return chunks_[number / rows_a_chunk()].get() + number % rows_a_chunk() * row_bytes_;
+  [[nodiscard]] std::byte* row_of(std::uint32_t number) const noexcept { return front_of(number) + row_at_front; }
+  [[nodiscard]] key_view key_of(std::uint32_t number) const noexcept {
+    if constexpr (is_named) return names_[number];
+    else return load_field<std::uint64_t>(front_of(number));
   }
   [[nodiscard]] std::size_t place_of(std::uint64_t hash, key_view key) const noexcept {
     if (slots_.empty()) return nowhere;
     const auto print = hash & 0xffffffffU;
     for (auto i = print & mask(); slots_[i] != 0; i = (i + 1) & mask())
-      if (slots_[i] >> 32U == print && keys_[number_of(slots_[i])] == key) return i;
+      if (slots_[i] >> 32U == print && key_of(number_of(slots_[i])) == key) return i;
     return nowhere;
   }
   void insert(slot s) noexcept {
@@ -125,25 +175,16 @@ class residual_rows {
     for (const auto s : old)
       if (s != 0) insert(s);
   }
-  void add_rows() {
-    const auto more = rows_a_chunk();
-    const auto first = keys_.size();
-    if (free_.capacity() < first + more) free_.reserve(std::max(2 * free_.capacity(), first + more));
-    keys_.resize(first + more);
-    try {
-      chunks_.push_back(std::make_unique<std::byte[]>(more * row_bytes_));
-    } catch (...) {
-      keys_.resize(first);
-      throw;
-    }
-    for (auto i = more; i-- > 0;) free_.push_back(static_cast<std::uint32_t>(first + i));
-  }
 
   std::size_t row_bytes_;
+  std::size_t stride_;
+  unsigned slab_shift_;
+  std::size_t slab_bytes_;
   std::vector<slot> slots_;
-  std::vector<Key> keys_;  // by number
-  std::vector<std::unique_ptr<std::byte[]>> chunks_;
-  std::vector<std::uint32_t> free_;
+  std::vector<slab> slabs_;
+  std::vector<std::string> names_;  // by number
+  std::uint32_t begun_ = 0;         // rows that have ever been used
+  std::uint32_t free_ = none;       // erased ones: a list, linked through them
   std::size_t size_ = 0;
   std::size_t text_bytes_ = 0;
 };
@@ -151,7 +192,7 @@ class residual_rows {
 /// What a table's client has not sent of its updates.
 ///
 /// Thread-safety: none; owned by the client.
-/// Cost: for each row that has been updated, its numbers as they are stored and 48 bytes, or 96 and its name.
+/// Cost: for each row that has been updated, its numbers as they are stored and 32 bytes, or 88 and its name.
 class row_residuals {
  public:
   row_residuals(wire_format format, value_tag element, std::size_t width, std::size_t most_bytes)
@@ -182,8 +223,12 @@ class row_residuals {
     return bytes <= most_bytes_;
   }
   template <class Key>
-  void prefetch(const Key& key) const noexcept {
-    of<Key>().prefetch(net::hash_row(key));
+  void prefetch_slot(const Key& key) const noexcept {
+    of<Key>().prefetch_slot(net::hash_row(key));
+  }
+  template <class Key>
+  void prefetch_row(const Key& key) const noexcept {
+    of<Key>().prefetch_row(net::hash_row(key));
   }
   /// Adds what is kept of the row to `row`, an update of it, aligned as its numbers; writes that quantised to `to`, and
   /// keeps the difference. A number that is not finite is sent, and nothing of it kept. Throws: std::bad_alloc.

@@ -92,11 +92,12 @@ class table_client {
   template <class KeyOf, class PutDelta>
   void write_updates(std::uint16_t flags, std::uint32_t count, const KeyOf& key_of, const PutDelta& put_delta,
                      std::byte* to) {
-    constexpr std::uint32_t ahead = 16;
+    constexpr std::uint32_t ahead = 8;
     const bool full = (flags & (net::flag_f16 | net::flag_i8)) == 0;
     auto* row = reinterpret_cast<std::byte*>(row_.data());
     for (std::uint32_t k = 0; k < count; ++k, to += bytes_of_row(flags)) {
-      if (k + ahead < count) residuals_->prefetch(key_of(k + ahead));
+      if (k + 2 * ahead < count) residuals_->prefetch_slot(key_of(k + 2 * ahead));
+      if (k + ahead < count) residuals_->prefetch_row(key_of(k + ahead));
       put_delta(k, row);
       if (!full) {
         residuals_->quantise(key_of(k), row, to);

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <new>
 
-namespace paracel::srv {
+namespace paracel {
 
 inline constexpr std::size_t large_page_bytes = std::size_t{2} << 20;
 
@@ -30,4 +30,4 @@ inline std::byte* map_zeros(std::size_t bytes, bool large_pages, std::size_t fro
   return begin;
 }
 
-}  // namespace paracel::srv
+}  // namespace paracel
