@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "server/store/large_pages.hpp"
+#include "core/large_pages.hpp"
 
 namespace paracel::srv {
 
