@@ -4,8 +4,6 @@
 // reason, never using more memory than there are bytes. Accepted input is written back identically. An odd first byte
 // repairs the checksums first, so that the parsers behind them are reached.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -16,6 +14,7 @@
 
 #include "core/hash.hpp"
 #include "core/hex.hpp"
+#include "property.hpp"
 #include "storage/checkpoint_file.hpp"
 #include "storage/checkpoint_store.hpp"
 #include "test/support/crash_disk.hpp"
@@ -24,12 +23,6 @@ namespace {
 
 using namespace paracel;
 using bytes = std::vector<std::byte>;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 template <class T>
 T load(const bytes& b, std::size_t at) {

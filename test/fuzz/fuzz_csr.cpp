@@ -6,21 +6,17 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "load/format/csr_reader.hpp"
 #include "memory_file.hpp"
 #include "paracel/error.hpp"
+#include "property.hpp"
 
 namespace {
 
 using label_rule = paracel::sample_options::label_rule;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void put(std::string& to, std::uint64_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
 

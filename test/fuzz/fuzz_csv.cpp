@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -17,12 +16,9 @@
 #include "load/format/sample_parser.hpp"
 #include "load/input/byte_range.hpp"
 #include "paracel/error.hpp"
+#include "property.hpp"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::sample_rows& rows) {
   try {

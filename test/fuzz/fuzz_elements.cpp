@@ -3,8 +3,6 @@
 // Arbitrary bytes as the elements of pull_at and update_at, on an array of any size. Accepted operations are also
 // applied to a plain vector, element by element, with the same result.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -12,6 +10,7 @@
 #include <paracel/update.hpp>
 
 #include "core/hash.hpp"
+#include "property.hpp"
 #include "server/store/element_access.hpp"
 
 namespace {
@@ -20,12 +19,6 @@ using namespace paracel;
 using namespace paracel::srv;
 
 using number = std::uint32_t;  // bits of an int32, which wraps
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 template <bool Adds>
 struct change {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,14 +13,11 @@
 #include "load/format/entry_parser.hpp"
 #include "load/input/byte_range.hpp"
 #include "paracel/error.hpp"
+#include "property.hpp"
 
 namespace {
 
 using namespace paracel;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 using entry_list = std::vector<std::tuple<std::string, std::string, double>>;
 

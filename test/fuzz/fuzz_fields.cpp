@@ -5,19 +5,15 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/number_parsing.hpp"
 #include "load/format/field_parser.hpp"
+#include "property.hpp"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check(std::string_view line, bool mixed) {
   std::vector<std::string_view> fields;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // Arbitrary nodes are a forest or a data_error; an accepted forest leads every row to a leaf, and can be exported.
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -7,22 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
 
 #include "net/frame_parts.hpp"
 #include "net/unfinished_messages.hpp"
+#include "property.hpp"
 
 namespace {
 
 using namespace paracel::net;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 /// Two bytes a part: of which connection it is and whether it is the last one, and its size.
 void send_on_several(const std::uint8_t* data, std::size_t size) {

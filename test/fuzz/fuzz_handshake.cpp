@@ -5,24 +5,17 @@
 // has all of them at once, and before an encrypted connection is established they are few.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "net/inbound_watch.hpp"
+#include "property.hpp"
 
 namespace {
 
 using namespace paracel::net;
 using bytes = std::span<const std::byte>;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 constexpr std::size_t greeting = 64;
 constexpr std::size_t longest_header = 9;

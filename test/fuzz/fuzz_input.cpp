@@ -7,19 +7,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "load/input/input.hpp"
 #include "memory_file.hpp"
 #include "paracel/error.hpp"
+#include "property.hpp"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 std::string gzip(const std::string& text) {
   z_stream state{};

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -16,12 +15,9 @@
 #include "load/format/sample_parser.hpp"
 #include "load/input/byte_range.hpp"
 #include "paracel/error.hpp"
+#include "property.hpp"
 
 namespace {
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
 
 void check(const paracel::sample_rows& rows, const paracel::sample_options& options) {
   using rule = paracel::sample_options::label_rule;

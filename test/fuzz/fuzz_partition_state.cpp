@@ -3,24 +3,17 @@
 // Arbitrary bytes as the state of a partition. Besides not crashing: whatever was applied, the resulting state is
 // written as records that another shard accepts and writes back identically.
 #include <bitset>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "core/hash.hpp"
+#include "property.hpp"
 #include "server/node/server.hpp"
 
 namespace {
 
 using namespace paracel;
 using namespace paracel::srv;
-
-void require(bool condition, const char* what, const std::string& why = {}) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s %s\n", what, why.c_str());
-  std::abort();
-}
 
 server make() {
   server_options o;

@@ -3,11 +3,10 @@
 // Arbitrary bytes as a request frame, as a reply frame and as items. Besides not crashing: accepted input encodes to
 // the same bytes again, and no view leaves the frame.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "net/protocol.hpp"
+#include "property.hpp"
 #include "server/request/request_payloads.hpp"
 
 namespace {
@@ -16,12 +15,6 @@ using namespace paracel;
 using namespace paracel::net;
 
 using bytes = std::vector<std::byte>;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 bool inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
   return part.empty() || (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());

@@ -3,12 +3,11 @@
 // Arbitrary bytes as a message of a ps app, with and without a tail, and as the texts of control messages. What is
 // accepted encodes to a message that is accepted again, with the same text.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include <paracel/error.hpp>
 
+#include "property.hpp"
 #include "ps/node_table.hpp"
 #include "ps/wire.hpp"
 
@@ -16,12 +15,6 @@ namespace {
 
 using namespace paracel;
 using namespace paracel::ps_compat;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 template <class Parse>
 void refuse_or(Parse parse) {

@@ -6,24 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "net/row_codec.hpp"
 #include "net/row_values.hpp"
+#include "property.hpp"
 
 namespace {
 
 using namespace paracel;
 using namespace paracel::net;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 void as_definition(std::span<const std::byte> payload) {
   table_definition d;

@@ -2,22 +2,11 @@
 //
 // Arbitrary bytes as what a sandbox process has written: accepted results lie in the room for results.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "property.hpp"
 #include "server/plugin/sandbox_memory.hpp"
-
-namespace {
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace paracel::srv;

@@ -3,24 +3,17 @@
 // Arbitrary bytes as the payloads and replies of scans and reductions. Besides not crashing: accepted input encodes to
 // the same bytes again, names a valid position, and no view leaves its bytes.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "core/hash.hpp"
 #include "net/scan_codec.hpp"
+#include "property.hpp"
 
 namespace {
 
 using namespace paracel;
 using namespace paracel::net;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 bool exists(const scan_cursor& c) { return c.partition <= partition_count && c.position < scan_positions; }
 

@@ -2,22 +2,11 @@
 //
 // Arbitrary bytes as the payloads of set requests: accepted input has the announced length and lies within its body.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 
+#include "property.hpp"
 #include "server/store/key_sets.hpp"
-
-namespace {
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace paracel;

@@ -4,22 +4,15 @@
 // advances, and an accepted one has an item for each of its keys.
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <vector>
 
+#include "property.hpp"
 #include "server/shard/subscriptions.hpp"
 
 namespace {
 
 using namespace paracel;
 using namespace paracel::srv;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 class counting final : public reply_sink {
  public:

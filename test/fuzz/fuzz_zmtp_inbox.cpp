@@ -5,8 +5,6 @@
 // a frame in the ring has the bytes that lie there.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -15,16 +13,11 @@
 
 #include "net/unix_ring.hpp"
 #include "net/zmtp_inbox.hpp"
+#include "property.hpp"
 
 namespace {
 
 using namespace paracel::net;
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "property broken: %s\n", what);
-  std::abort();
-}
 
 constexpr std::size_t most_bytes = 100'000;
 std::byte pattern(std::size_t i) { return static_cast<std::byte>(i % 251); }
