@@ -18,6 +18,7 @@
 #include <paracel/error.hpp>
 
 #include "core/futex_wait.hpp"
+#include "core/sealed_memory.hpp"
 
 namespace paracel::srv {
 
@@ -50,12 +51,10 @@ std::string signal_text(int number) {
 }  // namespace
 
 sandbox_process::sandbox_process(const std::string& program, std::size_t shared_bytes, std::size_t limit_bytes) {
-  memory_fd_ = memfd_create("paracel_sandbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  // Sealed: otherwise the process could shrink it, and reading it here would raise SIGBUS.
+  memory_fd_ = sealed_memory("paracel_sandbox", shared_bytes, 0);
   require(memory_fd_ >= 0, "shared memory", errno);
   try {
-    require(ftruncate(memory_fd_, static_cast<off_t>(shared_bytes)) == 0, "shared memory", errno);
-    // Otherwise the process could shrink it, and reading it here would raise SIGBUS.
-    require(fcntl(memory_fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0, "shared memory", errno);
     void* at = mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd_, 0);
     require(at != MAP_FAILED, "shared memory", errno);
     memory_ = {static_cast<std::byte*>(at), shared_bytes};

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -14,13 +13,13 @@
 #include <new>
 #include <utility>
 
+#include "core/sealed_memory.hpp"
 #include "net/mutex.hpp"
 
 namespace paracel::net {
 
 namespace {
 
-constexpr int size_is_fixed = F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr std::size_t alignment = 64;
 // Of the memory that is asked for at a time.
 constexpr std::size_t reserve_step = std::size_t{256} * 1024;
@@ -79,13 +78,8 @@ struct ring_reader::loan : shared_buffer::control {
 };
 
 std::unique_ptr<ring_reader> ring_reader::make() noexcept {
-  rlimit largest{};  // of files; who exceeds it is killed
-  if (::getrlimit(RLIMIT_FSIZE, &largest) != 0 || largest.rlim_cur < ring_memory::file_bytes) return nullptr;
-  owned_fd file(::memfd_create("paracel_ring", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (file.get() < 0 || ::ftruncate(file.get(), ring_memory::file_bytes) != 0 ||
-      ::posix_fallocate(file.get(), 0, ring_memory::front_bytes) != 0 ||
-      ::fcntl(file.get(), F_ADD_SEALS, size_is_fixed | F_SEAL_SEAL) != 0)
-    return nullptr;
+  owned_fd file(sealed_memory("paracel_ring", ring_memory::file_bytes, ring_memory::front_bytes));
+  if (file.get() < 0) return nullptr;
   try {
     auto state = std::make_shared<shared>(file.get());
     if (!state->memory || rings_made > most_rings) return nullptr;
@@ -122,7 +116,7 @@ std::unique_ptr<ring_writer> ring_writer::open(owned_fd file) noexcept {
   struct statfs system {};
   const int seals = file.get() < 0 ? -1 : ::fcntl(file.get(), F_GET_SEALS);
   // In memory, but not in huge pages: none may be left when one is needed.
-  if (seals < 0 || (seals & size_is_fixed) != size_is_fixed || ::fstat(file.get(), &s) != 0 ||
+  if (seals < 0 || (seals & seals_of_size) != seals_of_size || ::fstat(file.get(), &s) != 0 ||
       s.st_size != static_cast<off_t>(ring_memory::file_bytes) || ::fstatfs(file.get(), &system) != 0 ||
       system.f_type != TMPFS_MAGIC)
     return nullptr;

@@ -49,6 +49,13 @@ class Comm(JobTest):
             self.assertEqual(len(set(outs.values())), 1, outs)
             self.assertRegex(next(iter(outs.values())), r"^-?0x[0-9a-f.]+p[-+]\d+\n$")
 
+    def test_a_limit_on_files_ends_nobody(self):
+        """Shared memory is a file, too: beyond the limit there is none, and messages are sent."""
+        status, unlimited, err = self.run_steps(STEPS, "40")
+        self.assertEqual(status, 0, err)
+        status, out, err = self.prun("-w", "3", "-p", "1", STEPS, "40", prefix=("sh", "-c", 'ulimit -f 200; exec "$@"', "sh"))
+        self.assertEqual((status, out), (0, unlimited), err)
+
     def test_a_replaced_worker_repeats_its_collectives(self):
         status, undisturbed, err = self.run_steps(STEPS, "300", "sums")
         self.assertEqual(status, 0, err)

@@ -13,6 +13,7 @@
 
 #include "core/futex_wait.hpp"
 #include "core/hash.hpp"
+#include "core/sealed_memory.hpp"
 
 namespace paracel {
 
@@ -77,14 +78,11 @@ memory_offer memory_offer::of_this_process() {
 }
 
 std::shared_ptr<rank_memory::file> rank_memory::make(std::size_t ranks, memory_offer& offer) {
-  auto made = std::make_shared<file>(::memfd_create("paracel_ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const auto bytes = bytes_for(ranks);
+  auto made = std::make_shared<file>(sealed_memory("paracel_ranks", bytes, bytes));
   struct stat s {};
-  // Reserved: where the system refuses memory (vm.overcommit_memory 2), the ranks use messages. Otherwise the first
-  // access to a page that it refuses would end a rank with SIGBUS.
-  if (made->descriptor() < 0 || ::posix_fallocate(made->descriptor(), 0, static_cast<off_t>(bytes_for(ranks))) != 0 ||
-      ::fcntl(made->descriptor(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
-      ::fstat(made->descriptor(), &s) != 0)
-    return nullptr;
+  // Where the system refuses the memory, the ranks use messages.
+  if (made->descriptor() < 0 || ::fstat(made->descriptor(), &s) != 0) return nullptr;
   offer.descriptor = made->descriptor();
   offer.device = s.st_dev;
   offer.inode = s.st_ino;
