@@ -16,12 +16,6 @@ namespace paracel::net {
 
 namespace {
 
-template <class F>
-void with_real(value_tag element, const F& f) {
-  if (element == value_tag::f32) f(float{});
-  else f(double{});
-}
-
 /// The greatest absolute value; not finite if one of them is not. As integers, since the bits of positive numbers are
 /// in the order of the numbers: compilers vectorise this without -ffast-math.
 template <class T>

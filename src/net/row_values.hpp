@@ -49,6 +49,12 @@ constexpr std::optional<wire_format> format_of(std::uint16_t flags) noexcept {
 constexpr bool can_be_quantised(value_tag element) noexcept {
   return element == value_tag::f32 || element == value_tag::f64;
 }
+/// Calls f with a float or, for any other element, a double.
+template <class F>
+void with_real(value_tag element, const F& f) {
+  if (element == value_tag::f32) f(float{});
+  else f(double{});
+}
 /// Bytes of a row.
 constexpr std::size_t wire_bytes(wire_format f, value_tag element, std::size_t width) noexcept {
   switch (f) {

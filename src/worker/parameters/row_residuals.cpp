@@ -10,22 +10,12 @@
 
 namespace paracel {
 
-namespace {
-
-template <class F>
-void with_kept_numbers(value_tag element, const F& f) {
-  if (element == value_tag::f32) f(float{});
-  else f(double{});
-}
-
-}  // namespace
-
 void row_residuals::settle(std::byte* kept, std::byte* row, std::byte* to) noexcept {
   add(kept, row);
   net::quantise(format_, element_, row, width_, to);
   auto* sent = reinterpret_cast<std::byte*>(sent_.data());
   net::dequantise(format_, element_, to, 1, width_, sent);
-  with_kept_numbers(element_, [&]<class T>(T) {
+  net::with_real(element_, [&]<class T>(T) {
     auto* k = reinterpret_cast<T*>(kept);
     const auto* wanted = reinterpret_cast<const T*>(row);
     const auto* is = reinterpret_cast<const T*>(sent);
@@ -37,7 +27,7 @@ void row_residuals::settle(std::byte* kept, std::byte* row, std::byte* to) noexc
 }
 
 void row_residuals::add(const std::byte* kept, std::byte* row) const noexcept {
-  with_kept_numbers(element_, [&]<class T>(T) {
+  net::with_real(element_, [&]<class T>(T) {
     const auto* k = reinterpret_cast<const T*>(kept);
     auto* numbers = reinterpret_cast<T*>(row);
     for (std::size_t j = 0; j < width_; ++j) numbers[j] += k[j];
@@ -46,7 +36,7 @@ void row_residuals::add(const std::byte* kept, std::byte* row) const noexcept {
 
 bool row_residuals::is_zero(const std::byte* kept) const noexcept {
   bool zero = true;
-  with_kept_numbers(element_, [&]<class T>(T) {
+  net::with_real(element_, [&]<class T>(T) {
     const auto* k = reinterpret_cast<const T*>(kept);
     zero = std::all_of(k, k + width_, [](T x) { return x == 0; });
   });
