@@ -307,6 +307,13 @@ class DurableFiles(unittest.TestCase):
                 self.assertEqual(file.read(), text)
         self.assertEqual(os.listdir(self.folder), ["note"])
 
+    def test_what_a_killed_process_has_left_is_in_nobodys_way(self):
+        path = os.path.join(self.folder, "note")
+        with open(f"{path}.{os.getpid()}.tmp", "w", encoding="utf-8") as file:
+            file.write("half of i")
+        self.write(path, ["all"])
+        self.assertEqual(os.listdir(self.folder), ["note"])
+
     def test_in_a_folder_that_is_open_with_rights_of_its_own(self):
         fd = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         self.addCleanup(os.close, fd)

@@ -23,6 +23,10 @@ def write_durably(path, pieces, mode=0o666, folder=None, temporary=None, replace
     descriptor to which the paths are relative. `replaces` False: FileExistsError if there is a file already. Raises OSError;
     the temporary file is then removed. Cost: two fsync, milliseconds on a disk."""
     temporary = temporary or f"{path}.{os.getpid()}.tmp"
+    try:
+        os.unlink(temporary, dir_fd=folder)  # of a process that was killed
+    except FileNotFoundError:
+        pass
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=folder)
     try:
         with os.fdopen(fd, "wb") as file:

@@ -56,9 +56,7 @@ class OwnFolder:
 
     def write(self, name, text):
         """Writes a file as write_durably does, readable by its owner only. Raises OSError."""
-        temporary = name + ".tmp"
-        self.remove(temporary)
-        write_durably(name, [text], 0o600, self.fd, temporary)
+        write_durably(name, [text], 0o600, self.fd, name + ".tmp")
 
     def remove(self, name):
         try:
