@@ -14,89 +14,16 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import observed  # noqa: E402
-from process_support import (BIN, BUILD, END_LIMIT, LR, PACED, PRUN, SOURCE, JobTest, clean_environment, main,  # noqa: E402
-                             patient, processes_of, read_bytes, wait_until)
-from slurm_support import REASON, Cluster  # noqa: E402
+from process_support import BUILD, LR, PRUN, SOURCE, main, read_bytes, wait_until  # noqa: E402
+from slurm_support import REASON, SlurmTest  # noqa: E402
 
 
 @unittest.skipIf(REASON, REASON)
-class Slurm(JobTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.cluster = Cluster(cls.folder)
-        try:
-            cls.cluster.open()
-        except BaseException:
-            cls.tearDownClass()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close()  # while its config is there
-        super().tearDownClass()
-
-    def environment(self, **more):
-        return clean_environment(**self.cluster.environment, **more)
-
-    def submit(self, *arguments, asked="-N2 -n4", output=None, **more):
-        """A job submitted by prun.py --sbatch from the first host. Its output is in `self.output`."""
-        self.output = output or self.not_there("out")
-        done = subprocess.run([*self.cluster.hosts[0].enter, sys.executable, PRUN, "-m", "slurm",
-                               f"--sbatch={asked} --output={self.output}", "--heartbeat-limit", f"{patient(3.0):.1f}",
-                               *arguments],
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=self.folder,
-                              env=self.environment(**more), check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        job = int(done.stdout)
-        self.addCleanup(self.cancel, job)
-        return job
-
-    def cancel(self, job):
-        if self.cluster.state(job)[0] in ("PENDING", "RUNNING"):
-            self.cluster.ask("scancel", str(job))
-            self.cluster.ask("scancel", "--signal=KILL", "--full", str(job))
-            self.cluster.wait_for_end(job)
-
-    def said(self):
-        return read_bytes(self.output).decode("utf-8", "replace")
-
-    def wait_for(self, words, limit=30):
-        self.assertTrue(wait_until(lambda: re.search(words, self.said()), limit), f"{words} is not in: {self.said()}")
-
-    def host_of(self, process):
-        pids = [host.pids() for host in self.cluster.hosts]
-        return next((i for i, p in enumerate(pids) if process.pid in p), None)
-
-    def processes(self):
-        """(name, host, process) of those of the job."""
-        return self.processes_of(self.said())
-
-    def processes_of(self, said):
-        mark = re.search(r"prun: job (\w{16})", said)[1]
-        return [(os.path.basename(p.command[0]), self.host_of(p), p) for p in processes_of(mark) if p.command[0].startswith(BIN)]
-
+class Slurm(SlurmTest):
     def local(self, config, *options):
         run = self.start("-w", "4", "-p", "2", "-c", config, "-m", "local", *options, LR)
         self.assertEqual(run.wait(), 0, run.err())
         return run
-
-    undisturbed = {}  # (workers, rounds) -> the model of a job on one host
-
-    def assert_bits_of_one_host(self, output, workers, rounds=600):
-        if (workers, rounds) not in self.undisturbed:
-            config = self.write_config("undisturbed.json", output="undisturbed/", rounds=rounds)
-            run = self.start("-w", str(workers), "-c", config, LR)
-            self.assertEqual(run.wait(), 0, run.err())
-            self.undisturbed[workers, rounds] = read_bytes(os.path.join(self.folder, "undisturbed", "lr_theta_0"))
-        self.assertTrue(self.undisturbed[workers, rounds])
-        self.assertEqual(read_bytes(os.path.join(self.folder, output, "lr_theta_0")), self.undisturbed[workers, rounds])
-
-    def paced(self, name, rounds=600, **changes):
-        """(config, environment, the file that lets it go on): rounds take at least 20 ms until then."""
-        self.write_config(name, **PACED, rounds=rounds, **changes)
-        enough = self.not_there("enough")
-        return name, {"TEST_ENOUGH": enough}, enough
 
     def test_the_first_job(self):
         """On two hosts, with the bits of one host; worker 0's output is the job's."""
@@ -162,9 +89,6 @@ class Slurm(JobTest):
         self.touch(enough)
         self.assertEqual(run.wait(), 0, run.err())
         self.assert_bits_of_one_host("stopped", 2)
-
-    def assert_nothing_runs(self):
-        self.assertTrue(wait_until(lambda: not self.processes(), END_LIMIT), self.processes())
 
     def test_the_key_is_on_the_other_node_as_long_as_the_job_runs_and_nowhere_else(self):
         job = self.submit("-w", "4", "-p", "2", "-c", "long.json", LR)

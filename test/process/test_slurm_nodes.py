@@ -8,33 +8,13 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import test_slurm  # noqa: E402
-from process_support import LR, JobTest, main  # noqa: E402
-from slurm_support import REASON, Cluster  # noqa: E402
+from process_support import LR, main  # noqa: E402
+from slurm_support import REASON, SlurmTest  # noqa: E402
 
 
 @unittest.skipIf(REASON, REASON)
-class Nodes(JobTest):
-    (environment, submit, cancel, said, wait_for, host_of, processes, processes_of, assert_bits_of_one_host, paced,
-     assert_nothing_runs) = (getattr(test_slurm.Slurm, name) for name in (
-         "environment", "submit", "cancel", "said", "wait_for", "host_of", "processes", "processes_of",
-         "assert_bits_of_one_host", "paced", "assert_nothing_runs"))
-    undisturbed = {}
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.cluster = Cluster(cls.folder, 3)
-        try:
-            cls.cluster.open()
-        except BaseException:
-            cls.tearDownClass()
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close()  # while its config is there
-        super().tearDownClass()
+class Nodes(SlurmTest):
+    hosts = 3
 
     def kill_second_host(self):
         self.addCleanup(self.cluster.wait_for_nodes)
