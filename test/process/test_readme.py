@@ -234,6 +234,7 @@ class Readme(unittest.TestCase):
                 path = os.path.normpath(os.path.join(os.path.dirname(page), target)) if target else page
                 self.assertTrue(os.path.exists(os.path.join(SOURCE, path)), f"{page}: {target}")
                 if anchor:
+                    self.assertTrue(os.path.isfile(os.path.join(SOURCE, path)), f"{page}: {target}: a folder has no heading")
                     self.assertIn(anchor, anchors_of(path), f"{page}: {target}")
 
 
