@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,24 @@ def role_of(process):
     return {"start_server": "server", "start_scheduler": "scheduler", "lr": "worker"}.get(name, "other")
 
 
+def rank_of(process):
+    """A worker's rank; None of another process."""
+    variables = read_bytes(f"/proc/{process.pid}/environ").split(b"\0")
+    return next((int(v[13:]) for v in variables if v.startswith(b"PARACEL_RANK=")), None)
+
+
+def slot_of(server):
+    """None of one that is told its slot."""
+    slot = server.command[server.command.index("--slot") + 1]
+    return int(slot) if slot.isdigit() else None
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Run:
     """A running prun.py, with its output in files."""
 
@@ -152,6 +171,22 @@ class Run:
         job = self.job()
         found = wait_until(lambda: [p for p in processes_of(job) if role_of(p) == role], limit)
         return random.choice(found) if found else None
+
+    def worker(self, rank):
+        """Its process; None if there is none."""
+        return next((p for p in processes_of(self.job()) if rank_of(p) == rank), None)
+
+    def workers(self):
+        """The processes of all workers by rank."""
+        return {rank: p for p in processes_of(self.job()) if (rank := rank_of(p)) is not None}
+
+    def server(self, slot):
+        """Its process; None if there is none."""
+        return next((p for p in processes_of(self.job()) if role_of(p) == "server" and slot_of(p) == slot), None)
+
+    def logs(self):
+        """The folder of its logs, as it has printed it."""
+        return self.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
 
     def wait(self, limit=60):
         try:
@@ -244,6 +279,18 @@ class JobTest(unittest.TestCase):
         status = run.wait()
         return status, run.out(), run.err()
 
+    def assert_refused(self, text, *arguments, status=2):
+        """prun.py ends with that status, the text on stderr and nothing on stdout. Returns stderr."""
+        found, out, err = self.prun(*arguments)
+        self.assertEqual((found, out), (status, ""), err)
+        self.assertIn(text, err)
+        return err
+
+    def says(self, run, text, limit=20):
+        """Waits until prun.py has written that text to stderr."""
+        self.assertTrue(wait_until(lambda: text in run.err() or run.process.poll() is not None, limit), run.err())
+        self.assertIn(text, run.err())
+
     def start_paced(self, config, *arguments, **changes):
         """An lr job whose rounds take at least 20 ms each until `run.enough` exists, so that it does not end before the fault,
         however fast the machine is. Its model is bit-identical to that of any run with the same config."""
@@ -255,8 +302,7 @@ class JobTest(unittest.TestCase):
 
     def status_of(self, run):
         """What prun.py status reports for a running job."""
-        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
-        done = subprocess.run([sys.executable, PRUN, "status", "--run", folder], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, PRUN, "status", "--run", run.logs()], capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout

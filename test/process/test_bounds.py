@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, JobTest, main, processes_of, role_of, wait_until  # noqa: E402
-from server_support import (CLOCK_WAIT, F64_ARRAY, NOT_FOUND, OK, PULL, PUSH, STATS, ZMQ_LIBRARY, Client,  # noqa: E402
+from server_support import (CLOCK_WAIT, F64_ARRAY, NOT_FOUND, PULL, PUSH, STATS, ZMQ_LIBRARY, Client,  # noqa: E402
                             Server, Zmq)
 
 MB = 1 << 20

@@ -219,16 +219,12 @@ class Checkpoints(JobTest):
         self.assertTrue(os.path.isdir(folder_of(self.dir, 180) + ".old"))
         for clock in (60, 120, 180):
             os.unlink(os.path.join(folder_of(self.dir, clock), "worker-0.ckpt"))
-        status, _, err = self.prun("-w", "3", "-c", config, "--resume", self.dir, LR)
-        self.assertEqual(status, 4)
-        self.assertIn("no checkpoint in it is valid", err)
+        self.assert_refused("no checkpoint in it is valid", "-w", "3", "-c", config, "--resume", self.dir, LR, status=4)
 
     def test_the_folder_of_another_run_is_not_written_to(self):
         config = self.config("first", LR, rounds=20)
         self.finished(config, LR, "--checkpoint-dir", self.dir, "--checkpoint-every", "10")
-        status, _, err = self.prun("-c", config, "--checkpoint-dir", self.dir, LR)
-        self.assertEqual(status, 2)
-        self.assertIn("holds checkpoints of another run", err)
+        self.assert_refused("holds checkpoints of another run", "-c", config, "--checkpoint-dir", self.dir, LR)
 
     def test_a_folder_takes_the_checkpoints_of_one_job_at_a_time(self):
         config = self.config("holder", LR, rounds=100000000, training_input=os.path.join(self.folder, "training.dat"))

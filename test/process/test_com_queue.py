@@ -12,8 +12,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, MPI, SOURCE, JobTest, clean_environment, main, processes_of,  # noqa: E402
-                             read_bytes, role_of, wait_until)
+from process_support import (BIN, END_LIMIT, MPI, SOURCE, JobTest, clean_environment, main,  # noqa: E402
+                             processes_of, read_bytes, wait_until)
 
 KMEANS = os.path.join(BIN, "test_queue_kmeans")
 STEPS = os.path.join(BIN, "test_queue_steps")
@@ -105,7 +105,7 @@ class ComQueue(JobTest):
     def test_a_queue_goes_on_with_a_replaced_worker(self):
         undisturbed, _ = self.run_steps(STEPS, "400")
         run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", STEPS, "400", "slow")
-        self.kill_worker_1(run)
+        self.kill_worker(run, 1)
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertIn("worker 1 is restarted", run.err())
         self.assertEqual(run.out(), undisturbed)
@@ -119,8 +119,7 @@ class ComQueue(JobTest):
                              "--checkpoint-every", "1", "--checkpoint-keep", "60", STEPS, "60")
             made = os.path.join(folder, f"{superstep:010d}", "manifest.json")
             wait_until(lambda: os.path.exists(made) or run.process.poll() is not None, 20, 0.001)
-            victim = next((p for p in processes_of(run.job())
-                           if b"PARACEL_RANK=2" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
+            victim = run.worker(2)
             if victim is not None:
                 victim.kill()
             self.assertEqual(run.wait(60), 0, run.err())
@@ -142,7 +141,6 @@ class ComQueue(JobTest):
         for victim in (0, 1, 2):
             with self.subTest(victim=victim):
                 run = self.start("-w", "3", "-p", "1", "--on-worker-death", "wait:20", ROWS, "60", "on", "2", "4")
-                self.says_round(run)
                 self.kill_worker(run, victim)
                 self.assertEqual(run.wait(60), 0, run.err())
                 self.assertIn(f"worker {victim} is restarted", run.err())
@@ -152,7 +150,6 @@ class ComQueue(JobTest):
         for victim, late in ((1, "2"), (2, "2"), (2, "1")):
             with self.subTest(victim=victim, late=late):
                 run = self.start("-w", "3", "-p", "1", "--on-worker-death", "eject", ROWS, "60", "on", late, "4")
-                self.says_round(run)
                 self.kill_worker(run, victim)
                 self.assertEqual(run.wait(60), 0, run.err())
                 self.assertRegex(run.err(), f"worker {victim} .*ejected|without worker {victim}")
@@ -205,8 +202,8 @@ class ComQueue(JobTest):
     def test_a_killed_server_with_replicas_does_not_disturb_a_queue(self):
         undisturbed, _ = self.run_steps(STEPS, "400")
         run = self.start("-w", "3", "-p", "3", "--replicas", "2", "--on-worker-death", "wait:20", STEPS, "400", "slow")
-        self.says_round(run)
-        next(p for p in processes_of(run.job()) if role_of(p) == "server").kill()
+        self.says(run, "round")
+        run.find("server").kill()
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertRegex(run.err(), r"server s\d .*lost")
         self.assertEqual(run.out(), undisturbed)
@@ -246,25 +243,14 @@ class ComQueue(JobTest):
                     self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) was killed by SIGKILL")
                     self.assert_nothing_left(run.job(), END_LIMIT)
 
-    def says_round(self, run):
-        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
-
-    def kill_worker_1(self, run):
-        self.says_round(run)
-        self.kill_worker(run, 1)
-
     def kill_worker(self, run, rank):
-        def victim():
-            for process in processes_of(run.job()):
-                if b"PARACEL_RANK=%d" % rank in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
-                    return process
-            return None
-        wait_until(victim, 20).kill()
+        self.says(run, "round")
+        wait_until(lambda: run.worker(rank), 20).kill()
 
     def test_sums_leave_out_a_worker_that_was_ejected(self):
         undisturbed, _ = self.run_steps(STEPS, "400")
         run = self.start("-w", "3", "-p", "1", "--on-worker-death", "eject", STEPS, "400", "slow")
-        self.kill_worker_1(run)
+        self.kill_worker(run, 1)
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertRegex(run.err(), "worker 1 .*ejected|without worker 1")
         self.assertEqual(len(run.out().split()), 3)

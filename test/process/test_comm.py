@@ -6,11 +6,9 @@ import os
 import random
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, MPI, JobTest, clean_environment, main, patient, processes_of,  # noqa: E402
-                             read_bytes, wait_until)
+from process_support import BIN, END_LIMIT, MPI, JobTest, clean_environment, main, patient, wait_until  # noqa: E402
 
 STEPS = os.path.join(BIN, "test_comm_steps")
 WAYS = (("memory", "1", ()), ("messages", "0", ()))
@@ -22,17 +20,6 @@ class Comm(JobTest):
 
     def start_steps(self, *options, shares="1"):
         return self.start("-w", "3", "-p", "1", *options, environment=clean_environment(PARACEL_SHARED_MEMORY=shares))
-
-    def says_round(self, run):
-        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
-
-    def kill_worker(self, run, rank):
-        def victim():
-            for process in processes_of(run.job()):
-                if b"PARACEL_RANK=%d" % rank in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
-                    return process
-            return None
-        wait_until(victim, 20).kill()
 
     def test_results_have_the_same_bits_in_every_way(self):
         for workers in ("1", "2", "3", "5"):
@@ -60,8 +47,8 @@ class Comm(JobTest):
         status, undisturbed, err = self.run_steps(STEPS, "300", "sums")
         self.assertEqual(status, 0, err)
         run = self.start_steps("--on-worker-death", "wait:20", STEPS, "300", "sums")
-        self.says_round(run)
-        self.kill_worker(run, 1)
+        self.says(run, "round")
+        wait_until(lambda: run.worker(1), 20).kill()
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertIn("worker 1 is restarted", run.err())
         self.assertEqual(run.out(), undisturbed)
@@ -70,8 +57,8 @@ class Comm(JobTest):
         status, undisturbed, err = self.run_steps(STEPS, "400", "sums")
         self.assertEqual(status, 0, err)
         run = self.start_steps("--on-worker-death", "eject", STEPS, "400", "sums")
-        self.says_round(run)
-        self.kill_worker(run, 1)
+        self.says(run, "round")
+        wait_until(lambda: run.worker(1), 20).kill()
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertRegex(run.err(), "worker 1 .*ejected|without worker 1")
         self.assertNotEqual(run.out(), undisturbed)
@@ -81,9 +68,9 @@ class Comm(JobTest):
             for rank in (0, 1, 2):
                 with self.subTest(way=name, rank=rank):
                     run = self.start_steps(*options, STEPS, "100000", "slow", shares=shares)
-                    self.says_round(run)
+                    self.says(run, "round")
                     time.sleep(random.uniform(0, 0.2))
-                    self.kill_worker(run, rank)
+                    wait_until(lambda: run.worker(rank), 20).kill()
                     self.assertEqual(run.wait(END_LIMIT), 10, run.err())
                     self.assertRegex(run.err(), rf"worker {rank} \(pid \d+\) was killed by SIGKILL")
                     self.assert_nothing_left(run.job(), END_LIMIT)
@@ -93,10 +80,10 @@ class Comm(JobTest):
             with self.subTest(way=name):
                 # Heartbeats are rare, so nobody learns of the death from them.
                 run = self.start_steps("--heartbeat-limit", "60", *options, STEPS, "100000", "late", shares=shares)
-                self.says_round(run)
+                self.says(run, "round")
                 time.sleep(0.5)
                 begin = time.monotonic()
-                self.kill_worker(run, 1)
+                wait_until(lambda: run.worker(1), 20).kill()
                 self.assertEqual(run.wait(END_LIMIT), 10, run.err())
                 self.assertLess(time.monotonic() - begin, patient(2))
                 self.assertRegex(run.err(), r"worker 1 \(pid \d+\) was killed by SIGKILL")

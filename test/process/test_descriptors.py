@@ -6,7 +6,6 @@ import os
 import random
 import sys
 import tempfile
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, JobTest, main, processes_of, role_of, wait_until  # noqa: E402
@@ -34,9 +33,7 @@ class Descriptors(JobTest):
         return [name for name in os.listdir(folder) if os.path.exists(os.path.join(folder, name, "manifest.json"))]
 
     def replace_one(self, run, folder, slot, count):
-        victim = next(p for p in processes_of(run.job()) if role_of(p) == "server"
-                      and p.command[p.command.index("--slot") + 1] == str(slot))
-        victim.kill()
+        run.server(slot).kill()
         self.assertTrue(wait_until(lambda: run.err().count(AGAIN) == count or run.process.poll() is not None, 60), run.err())
         self.assertIsNone(run.process.poll(), run.err())
         before = set(self.checkpoints(folder))

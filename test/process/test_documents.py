@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import unittest
 
 import numpy
 

@@ -8,11 +8,9 @@ import re
 import signal
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, processes_of, read_bytes,  # noqa: E402
-                             role_of, wait_until)
+from process_support import BIN, END_LIMIT, LR, MPI, JobTest, main, patient, read_bytes, wait_until  # noqa: E402
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
@@ -26,20 +24,14 @@ class Eject(JobTest):
 
     def under_way(self, run, count=4):
         """Waits until the job has started; returns the worker processes by rank."""
-        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
-        found = {}
-        for process in processes_of(run.job()):
-            if role_of(process) == "worker":
-                for entry in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
-                    if entry.startswith(b"PARACEL_RANK="):
-                        found[int(entry.split(b"=")[1])] = process
+        self.says(run, "round")
+        found = run.workers()
         self.assertEqual(sorted(found), list(range(count)), run.err())
         return found
 
     def kill_worker_and_server(self, run, worker, slot, pause):
         """`pause`: seconds between the worker's death and the server's; below 0 the server dies first."""
-        server = next(p for p in processes_of(run.job()) if role_of(p) == "server"
-                      and p.command[p.command.index("--slot") + 1] == str(slot))
+        server = run.server(slot)
         first, second = (worker, server) if pause >= 0 else (server, worker)
         first.kill()
         time.sleep(abs(pause))
@@ -172,9 +164,7 @@ class Eject(JobTest):
                                ("MPI cannot continue after losing a rank", "-m", "mpi", "--on-worker-death", "eject")):
             if "mpi" in options and not MPI:
                 continue
-            status, out, err = self.prun(*options, LR)
-            self.assertEqual((status, out), (2, ""), err)
-            self.assertIn(text, err)
+            self.assert_refused(text, *options, LR)
 
 
 if __name__ == "__main__":

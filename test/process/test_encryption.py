@@ -23,7 +23,6 @@ from test_bounds import MORE, Raw, listening, memory, ready  # noqa: E402
 MB = 1 << 20
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"CURVE".ljust(20, b"\0") + b"\0" + bytes(31)
 STRANGERS = 1000
-WELCOME_BYTES = 170
 HELLO_BYTES = 202
 # Once in each process, in what has arrived over tcp with the FLIP_AT-th call: flips a bit, as somebody on the way could.
 FLIP = r"""
@@ -83,9 +82,7 @@ class Encryption(JobTest):
         for host, words in (("127.invalid", "--host 127.invalid: "), ("a..b", "--host a..b: "),
                             ("localhost", "--host localhost: that is 127.0.0.1 here, which 192.0.2.7 cannot reach")):
             named = [host if word == "192.0.2.1" else word for word in job]
-            status, out, err = self.prun(*named, LR)
-            self.assertEqual((status, out), (2, ""), err)
-            self.assertIn(words, err)
+            self.assert_refused(words, *named, LR)
         status, _, err = self.prun(*job, "--encrypt", "--insecure", LR)
         self.assertEqual(status, 2)
         self.assertIn("--encrypt and --insecure exclude each other", err)
@@ -259,7 +256,7 @@ class Encryption(JobTest):
             for raw in strangers:
                 raw.close()
         self.end(run)
-        logs = read_bytes(os.path.join(run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0], "server_0.log")).decode()
+        logs = read_bytes(os.path.join(run.logs(), "server_0.log")).decode()
         self.assertIn("drops a connection: it does not begin as a member of the job does, encrypted", logs)
 
     @unittest.skipUnless(ZMQ_LIBRARY, "libzmq is not installed")
@@ -293,7 +290,7 @@ class Encryption(JobTest):
                 for raw in strangers:
                     self.assertTrue(raw.is_dropped())
         self.end(run)
-        logs = read_bytes(os.path.join(run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0], "server_0.log")).decode()
+        logs = read_bytes(os.path.join(run.logs(), "server_0.log")).decode()
         self.assertRegex(logs, "drops a connection: (too many connections have|few file descriptors are left)")
 
     def test_endless_messages_and_slow_handshakes_end_their_connections(self):

@@ -14,13 +14,8 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from observed import assert_json  # noqa: E402
-from process_support import (LR, PRUN, PACED, JobTest, clean_environment, main, patient, read_bytes, wait_until)  # noqa: E402
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+from process_support import (LR, PACED, PRUN, JobTest, clean_environment, free_port, main, patient,  # noqa: E402
+                             read_bytes, wait_until)
 
 
 def has_ipv6():
@@ -330,9 +325,7 @@ class External(JobTest):
                                 (("-m", "external", "--on-worker-death", "eject"), "nobody reports that a worker is dead"),
                                 (("-m", "external", "--rendezvous", "a:1#b", "--host", "c"), "want neither --host nor"),
                                 (("--rendezvous", "a:1#b"), "--rendezvous requires -m external")):
-            status, _, err = self.prun(*arguments, "-c", "cfg.json", LR)
-            self.assertEqual(status, 2)
-            self.assertIn(text, err)
+            self.assert_refused(text, *arguments, "-c", "cfg.json", LR)
 
     def test_another_key_another_job_and_an_index_that_does_not_exist(self):
         run = self.schedule("-w", "1", "-p", "1", "-c", self.write_config("keys.json", output="keys/"))

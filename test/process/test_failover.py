@@ -12,8 +12,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, ENCRYPTED, END_LIMIT, LR, MPI, JobTest, clean_environment, main, patient,  # noqa: E402
-                             processes_of, read_bytes, role_of, wait_until)
+from process_support import (BIN, ENCRYPTED, END_LIMIT, LR, MPI, JobTest, clean_environment, main,  # noqa: E402
+                             patient, processes_of, read_bytes, wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
@@ -25,13 +25,10 @@ AGAIN = "replicas of everything exist again"
 
 class Failover(JobTest):
     def server(self, run, slot=None):
-        """A server of the job, by its command line."""
-        found = [p for p in processes_of(run.job()) if role_of(p) == "server"
-                 and (slot is None or p.command[p.command.index("--slot") + 1] == str(slot))]
-        return random.choice(found) if found else None
+        return run.find("server") if slot is None else run.server(slot)
 
     def under_way(self, run):
-        self.assertTrue(wait_until(lambda: "round" in run.err() or run.process.poll() is not None, 20), run.err())
+        self.says(run, "round")
         self.assertIsNone(run.process.poll(), run.err())
 
     def assert_went_well(self, run, limit=60):
@@ -209,9 +206,7 @@ class CommandLine(JobTest):
                                ("--replicas: '0' is not a whole number above 0", "--replicas", "0"),
                                ("--max-restarts: '-1' is not a whole number", "--max-restarts=-1")):
             with self.subTest(options=options):
-                status, out, err = self.prun(*options, LR)
-                self.assertEqual((status, out), (2, ""), err)
-                self.assertIn(text, err)
+                self.assert_refused(text, *options, LR)
 
 
 if __name__ == "__main__":

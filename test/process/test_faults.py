@@ -17,8 +17,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from link_proxy import Links  # noqa: E402
-from process_support import (BIN, LR, PACED, JobTest, clean_environment, main, patient, processes_of, read_bytes,  # noqa: E402
-                             role_of, wait_until)
+from process_support import (BIN, LR, PACED, JobTest, clean_environment, main, patient, read_bytes,  # noqa: E402
+                             wait_until)
 
 RUNS = int(os.environ.get("PARACEL_FAULT_RUNS", "10"))
 COUNTERS, RIDGE = os.path.join(BIN, "test_counters"), os.path.join(BIN, "ridge")
@@ -111,14 +111,7 @@ class Faults(JobTest):
     # -- faults
 
     def victim(self, run, plan):
-        for process in processes_of(run.job()):
-            if plan.victim == "server" and role_of(process) == "server":
-                if process.command[process.command.index("--slot") + 1] == str(plan.slot):
-                    return process
-            if plan.victim == "worker" and os.path.basename(process.command[0]) in ("lr", "test_counters"):
-                if f"PARACEL_RANK={plan.rank}".encode() in read_bytes(f"/proc/{process.pid}/environ").split(b"\0"):
-                    return process
-        return None
+        return run.server(plan.slot) if plan.victim == "server" else run.worker(plan.rank)
 
     def strike(self, run, links, plan):
         """Returns whether it was in time."""

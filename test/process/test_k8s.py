@@ -230,9 +230,7 @@ class Manifests(JobTest):
             status, err = self.refused(*words)
             self.assertIn(want, err)
             self.assertIn(status, (2, 3), err)
-        status, _, err = self.prun("--image", IMAGE, LR)
-        self.assertEqual(status, 2)
-        self.assertIn("require -m k8s", err)
+        self.assert_refused("require -m k8s", "--image", IMAGE, LR)
 
     def test_it_needs_nothing_but_python(self):
         done = subprocess.run(["/usr/bin/python3", "-S", "-I", PRUN, "-m", "k8s", "--image", IMAGE, "-c", "cfg.json",

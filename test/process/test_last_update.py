@@ -5,7 +5,6 @@ embedded, under prun.py, and with replicas."""
 import os
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import BIN, JobTest, clean_environment, main  # noqa: E402

@@ -95,9 +95,7 @@ class Folders(JobTest):
         self.assertEqual((status, out, err.count("\n")), (2, "", 1))
         self.assertIn(f"theirs belongs to another user (uid {OTHER}, this is uid {os.geteuid()})", err)
         os.chown(self.theirs, 0, 0)  # the file alone
-        status, _, err = self.prun("--servers", "+1", "--run", self.theirs)
-        self.assertEqual(status, 2)
-        self.assertIn(f"run.json belongs to another user (uid {OTHER}", err)
+        self.assert_refused(f"run.json belongs to another user (uid {OTHER}", "--servers", "+1", "--run", self.theirs)
 
     def test_a_note_that_is_a_link_is_refused(self):
         os.symlink(self.victim, os.path.join(self.theirs, "run.json"))
@@ -115,25 +113,20 @@ class Folders(JobTest):
         before = sorted(os.listdir(self.theirs))
         for option in ("--run-dir", "--checkpoint-dir", "--resume"):
             with self.subTest(option=option):
-                status, _, err = self.prun(option, self.theirs, nothing)
-                self.assertEqual(status, 2, err)
-                self.assertIn(f"theirs belongs to another user (uid {OTHER}, this is uid 0)", err)
+                self.assert_refused(f"theirs belongs to another user (uid {OTHER}, this is uid 0)", option, self.theirs, nothing)
         self.assertEqual(sorted(os.listdir(self.theirs)), before)
         # Another user's paracel_runs/, in which that user could replace the run's folder.
         os.mkdir(os.path.join(self.place, "paracel_runs"))
         self.give_away(os.path.join(self.place, "paracel_runs"))
-        status, _, err = self.prun("--output-dir", self.place, nothing)
-        self.assertEqual(status, 2, err)
-        self.assertIn("paracel_runs belongs to another user", err)
+        self.assert_refused("paracel_runs belongs to another user", "--output-dir", self.place, nothing)
         self.assert_untouched()
 
     def test_links_in_a_folder_of_ones_own_are_not_followed(self):
         lines = ("echo out", "exit 0")
         for name in ("run.json.tmp", "run.json", "worker_0.log", "server_0.log", "scheduler.log", "job.key", "job.key.tmp"):
             os.symlink(self.victim, os.path.join(self.theirs, name))
-        status, _, err = self.prun("--run-dir", self.theirs, self.write_program("says", *lines))
-        self.assertEqual(status, 2, err)
-        self.assertIn("it has a file job.key that no run of prun.py has left there", err)
+        self.assert_refused("it has a file job.key that no run of prun.py has left there",
+                            "--run-dir", self.theirs, self.write_program("says", *lines))
         with open(os.path.join(self.theirs, "run.lock"), "w", encoding="utf-8") as file:
             file.write("pid 1 on somewhere\n")  # now it is the folder of a run that was killed
         status, _, err = self.prun("--run-dir", self.theirs, self.write_program("says", *lines))
@@ -141,9 +134,7 @@ class Folders(JobTest):
         self.assertEqual(read_bytes(os.path.join(self.theirs, "worker_0.log")), b"out\n")
         for option, name in (("--run-dir", "run.lock"), ("--checkpoint-dir", "checkpoints.lock")):
             os.symlink(self.victim, os.path.join(self.theirs, name))
-            status, _, err = self.prun(option, self.theirs, self.write_program("says", *lines))
-            self.assertEqual(status, 2, err)
-            self.assertIn(f"{name} is a symbolic link", err)
+            self.assert_refused(f"{name} is a symbolic link", option, self.theirs, self.write_program("says", *lines))
             os.unlink(os.path.join(self.theirs, name))
         self.assert_untouched()
 
@@ -168,8 +159,7 @@ class Folders(JobTest):
             if name.startswith("worker-1."):
                 os.unlink(os.path.join(self.theirs, name))
                 os.symlink(self.victim, os.path.join(self.theirs, name))
-        for process in [p for p in self.workers(run) if b"PARACEL_RANK=1" in read_bytes(f"/proc/{p.pid}/environ")]:
-            process.kill()
+        run.worker(1).kill()
         self.assertEqual(run.wait(60), 1, run.err())
         self.assertRegex(run.err(), r"worker-1\.\w+: cannot be created: Too many levels of symbolic links")
         self.assert_untouched()
@@ -294,7 +284,7 @@ class Attacks(JobTest):
         pids = [pid for pid, role in self.pids(run).items() if role in ("server", "scheduler")]
         ports = self.listening(pids)
         self.assertGreaterEqual(len(ports), 4)  # the scheduler, a shard, the clock, the control thread
-        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
+        folder = run.logs()
         key = read_bytes(os.path.join(folder, "job.key")).decode()
         self.assertRegex(key, r"^[0-9a-f]{16}$")
         self.assertEqual(stat.S_IMODE(os.stat(os.path.join(folder, "job.key")).st_mode), 0o600)

@@ -17,9 +17,8 @@ class OutputFolder(JobTest):
         run = self.start("-w", "2", "-p", "1", "-c", "long.json", LR)
         self.assertTrue(wait_until(lambda: "metrics.jsonl" in self.results("long_out"), 60), run.err())
         job = run.job()  # the second run overwrites the metrics of the first
-        status, _, err = self.prun("-w", "2", "-p", "1", "-c", "long.json", LR)
-        self.assertEqual(status, 3, err)
-        self.assertIn(f"output folder long_out belongs to a job that is running (job {job},", err)
+        self.assert_refused(f"output folder long_out belongs to a job that is running (job {job},",
+                            "-w", "2", "-p", "1", "-c", "long.json", LR, status=3)
         # After kill -9 it holds no lock any more.
         run.process.send_signal(signal.SIGKILL)
         run.process.wait()

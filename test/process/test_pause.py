@@ -9,7 +9,6 @@ import re
 import signal
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from process_support import (BIN, HEARTBEAT_LIMIT, JobTest, clean_environment, main, patient, processes_of,  # noqa: E402

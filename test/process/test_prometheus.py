@@ -19,8 +19,8 @@ import urllib.parse
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, PRUN, SOURCE, JobTest, clean_environment, main, patient, processes_of,  # noqa: E402
-                             read_bytes, role_of, wait_until)
+from process_support import (BIN, PRUN, SOURCE, JobTest, clean_environment, free_port, main, patient,  # noqa: E402
+                             processes_of, read_bytes, role_of, slot_of, wait_until)
 
 METRICS = os.path.join(BIN, "test_metrics")
 DASHBOARD = os.path.join(SOURCE, "tool", "grafana", "paracel.json")
@@ -80,12 +80,6 @@ class Exposition:
 def read_url(url):
     with urllib.request.urlopen(url, timeout=patient(20)) as reply:
         return reply.read().decode()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class MetricsTest(JobTest):
@@ -229,10 +223,9 @@ class Endpoint(MetricsTest):
         self.assertEqual(Exposition(read_url(url)).get("paracel_spare_servers"), 1)
         servers = [p for p in processes_of(run.job()) if role_of(p) == "server"]
         servers[0].kill()
-        lost = servers[0].command[servers[0].command.index("--slot") + 1]
         now = wait_until(lambda: (e := Exposition(read_url(url))).get("paracel_losses_total", role="server") == 1 and e, 30, 0.2)
         self.assertTrue(now)
-        self.assertEqual(now.get("paracel_server_up", server=f"s{lost}"), 0)
+        self.assertEqual(now.get("paracel_server_up", server=f"s{slot_of(servers[0])}"), 0)
         self.assertEqual(now.get("paracel_server_up"), 1)
         self.assertEqual(now.get("paracel_spare_servers"), 0)
 
@@ -241,10 +234,9 @@ class Endpoint(MetricsTest):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = str(taken.getsockname()[1])
-            status, out, err = self.prun("--metrics-port", port, METRICS, "never", "1", "1")
-            self.assertEqual((status, out), (2, ""), err)
-            self.assertIn(f"start_scheduler: error: --metrics-port {port}: cannot listen at 127.0.0.1: another process uses that "
-                          "port: want another one, or 0 for one that is free", err)
+            self.assert_refused(f"start_scheduler: error: --metrics-port {port}: cannot listen at 127.0.0.1: another process "
+                                "uses that port: want another one, or 0 for one that is free",
+                                "--metrics-port", port, METRICS, "never", "1", "1")
         file = os.path.join(self.folder, "training.dat")
         for options, words in ((("--metrics-port", "65536"), "65536: want a port, at most 65535"),
                                (("--metrics-port", "-1"), "'-1' is not a whole number"),
@@ -255,9 +247,7 @@ class Endpoint(MetricsTest):
                                (("--metrics-port", "0", "--metrics-bind", "no.such.host.invalid"),
                                 "cannot listen at no.such.host.invalid: ")):
             with self.subTest(options=options):
-                status, out, err = self.prun(*options, METRICS, "never", "1", "1")
-                self.assertEqual((status, out), (2, ""), err)
-                self.assertIn(words, err)
+                self.assert_refused(words, *options, METRICS, "never", "1", "1")
 
     def test_a_job_does_not_wait_for_the_port_to_close(self):
         took = []

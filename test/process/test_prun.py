@@ -512,9 +512,7 @@ class Jobs(JobTest):
         with open(os.path.join(self.folder, "no_plugin.so"), "wb") as file:
             file.write(b"not an ELF file")
         self.write_config("plugin.json", update_file="./no_plugin.so", update_func="f", method="downpour")
-        status, _, err = self.prun("-w", "2", "-c", "plugin.json", LR)
-        self.assertEqual(status, 5, err)
-        self.assertIn("no_plugin.so", err)
+        self.assert_refused("no_plugin.so", "-w", "2", "-c", "plugin.json", LR, status=5)
 
     def test_eight_workers_count_exactly_with_every_verb(self):
         status, out, err = self.prun("-w", "8", "-p", "3", os.path.join(BIN, "test_counters"), "20", "20")

@@ -10,22 +10,16 @@ import stat
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, JobTest, SOURCE, clean_environment, main, patient, wait_until  # noqa: E402
+from process_support import (BIN, SOURCE, JobTest, clean_environment, free_port, main, patient,  # noqa: E402
+                             wait_until)
 
 LOCAL = os.path.join(SOURCE, "test", "ps", "local.sh")
 
 
 def program(name):
     return os.path.join(BIN, name)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def memory_available():
@@ -226,17 +220,14 @@ class Ps(JobTest):
                 note = os.path.join(self.folder, "mine", "run.json")
                 with open(note, encoding="utf-8") as file:
                     before = file.read()
-                status, _, err = self.prun("-w", "1", "-p", "1", "--run-dir", "mine", program(second))
-                self.assertEqual(status, 2, err)
-                self.assertIn("belongs to a job that is running (pid ", err)
+                self.assert_refused("belongs to a job that is running (pid ", "-w", "1", "-p", "1", "--run-dir", "mine",
+                                    program(second))
                 with open(note, encoding="utf-8") as file:
                     self.assertEqual(file.read(), before)
                 self.assertTrue(os.path.exists(os.path.join(self.folder, "mine", "server_0.log")))
                 if first != ours:
                     for command in (("status",), ("tell", "x"), ("--servers", "+1")):
-                        status, _, err = self.prun(*command, "--run", "mine")
-                        self.assertEqual(status, 2, err)
-                        self.assertIn("a run of ps_survivor, which is written for ps-lite", err)
+                        self.assert_refused("a run of ps_survivor, which is written for ps-lite", *command, "--run", "mine")
                 run.process.terminate()
                 run.process.wait(patient(20))
         self.assertFalse(os.path.exists(os.path.join(self.folder, "mine", "run.lock")))

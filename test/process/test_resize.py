@@ -13,16 +13,12 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, END_LIMIT, LR, MPI, PRUN, JobTest, main, patient, processes_of, read_bytes,  # noqa: E402
-                             role_of, wait_until)
+from process_support import (BIN, END_LIMIT, MPI, PRUN, JobTest, main, patient, processes_of,  # noqa: E402
+                             read_bytes, role_of, slot_of, wait_until)
 
 ROUNDS = int(os.environ.get("PARACEL_RESIZE_ROUNDS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
 STALL_LIMIT = 2.0  # seconds that a round may take in which a server joins or leaves
-
-
-def slot_of(process):
-    return int(process.command[process.command.index("--slot") + 1])
 
 
 class ResizeTest(JobTest):

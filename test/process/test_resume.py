@@ -10,10 +10,9 @@ import random
 import shutil
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, BUILD, SOURCE, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
+from process_support import BIN, BUILD, SOURCE, JobTest, Run, main, read_bytes, wait_until  # noqa: E402
 
 WORKERS = 3
 KILL_AT = 4  # the clock whose checkpoint is waited for
@@ -87,14 +86,6 @@ class Resume(JobTest):
         shutil.rmtree(folder)
         return found
 
-    def worker(self, run, rank):
-        mark = f"PARACEL_RANK={rank}".encode()
-        return next((p for p in processes_of(run.job()) if mark in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
-
-    def server(self, run, _):
-        return next((p for p in processes_of(run.job()) if role_of(p) == "server"
-                     and p.command[p.command.index("--slot") + 1] == "0"), None)
-
     def run_and_kill(self, program, find, rank, *options, output, **config):
         """A run that loses a process once the checkpoint of clock KILL_AT is complete. Repeated if the run has ended before that,
         as it may on a fast machine."""
@@ -140,11 +131,11 @@ class Resume(JobTest):
                 self.assertEqual(status, 0, err)
                 self.assertEqual(self.files("resumed", out, printed), expected)
         with self.subTest(what="a worker is killed"):
-            err, out = self.run_and_kill(program, self.worker, 1, "--on-worker-death", "wait:30", output="replaced/", **config)
+            err, out = self.run_and_kill(program, Run.worker, 1, "--on-worker-death", "wait:30", output="replaced/", **config)
             self.assertIn("worker 1 is restarted", err)
             self.assertEqual(self.files("replaced", out, printed), expected)
         with self.subTest(what="a server is killed"):
-            _, out = self.run_and_kill(program, self.server, 0, output="failover/", **config)
+            _, out = self.run_and_kill(program, Run.server, 0, output="failover/", **config)
             self.assertEqual(self.files("failover", out, printed), expected)
 
     def test_lr(self):
@@ -160,9 +151,9 @@ class Resume(JobTest):
             status, _, err = self.prun("-w", str(WORKERS), "-c", "alone.json", os.path.join(BIN, "lr"))
             self.assertEqual(status, 0, err)
             objective = self.objective("alone")
-            for find, options in ((self.worker, ("--on-worker-death", "wait:30")), (self.server, ())):
+            for find, number, options in ((Run.worker, 1, ("--on-worker-death", "wait:30")), (Run.server, 0, ())):
                 with self.subTest(method=method, find=find.__name__):
-                    self.run_and_kill(os.path.join(BIN, "lr"), find, 1, *options, output="killed/", **config)
+                    self.run_and_kill(os.path.join(BIN, "lr"), find, number, *options, output="killed/", **config)
                     self.assertAlmostEqual(self.objective("killed"), objective, delta=0.1 * objective)
 
     def objective(self, output):
@@ -345,17 +336,17 @@ class Resume(JobTest):
                 self.assertEqual(status, 0, err)
                 expected = self.files("alone", out)
                 self.assertTrue(expected)
-                for victim, said in ((self.worker, "worker 1 is restarted"), (self.server, "server s0 is restarted")):
-                    self.kill_after_the_start(program, victim, said, output="killed/", **nothing, **config)
+                for victim, number, said in ((Run.worker, 1, "worker 1 is restarted"), (Run.server, 0, "server s0 is restarted")):
+                    self.kill_after_the_start(program, victim, number, said, output="killed/", **nothing, **config)
                     self.assertEqual(self.files("killed", out), expected)
 
-    def kill_after_the_start(self, program, find, said, **config):
+    def kill_after_the_start(self, program, find, number, said, **config):
         self.write_config("killed.json", **config)
         for _ in range(ATTEMPTS):
             run = self.start("-v", "-w", str(WORKERS), "-p", "2", "--replicas", "2", "-c", "killed.json", "--on-worker-death",
                              "wait:30", os.path.join(BIN, program))
             wait_until(lambda: "event started" in run.err() or run.process.poll() is not None, 20, 0.002)
-            victim = find(run, 1)
+            victim = find(run, number)
             if victim is not None:
                 victim.kill()
             self.assertEqual(run.wait(60), 0, run.err() + run.out())

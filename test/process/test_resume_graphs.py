@@ -9,10 +9,9 @@ import random
 import re
 import sys
 import tempfile
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
+from process_support import BIN, JobTest, main, read_bytes, wait_until  # noqa: E402
 
 # program: keys of its config. Each has as many iterations as the path of the graph is long, wcc up to 100, scc more.
 PROGRAMS = {
@@ -121,20 +120,12 @@ class ResumeGraphs(JobTest):
 
     def workers(self, run):
         """The processes of both workers, by rank."""
-        def find():
-            found = {}
-            for process in processes_of(run.job()):
-                environment = read_bytes(f"/proc/{process.pid}/environ").split(b"\0")
-                rank = next((int(e.split(b"=")[1]) for e in environment if e.startswith(b"PARACEL_RANK=")), None)
-                if rank is not None:
-                    found[rank] = process
-            return found if len(found) == 2 else None
-        return wait_until(find, 20) or self.fail(run.err())
+        return wait_until(lambda: len(found := run.workers()) == 2 and found, 20) or self.fail(run.err())
 
     def in_the_middle(self, run, rank):
         """Returns when that worker has committed a few iterations."""
         self.assertTrue(wait_until(lambda: "prun: logs in " in run.err(), 20), run.err())
-        folder = os.path.join(self.folder, run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0])
+        folder = os.path.join(self.folder, run.logs())
         clock = random.randrange(2, 30)
         # src/worker/job/recovery_file.hpp: the two newest commits; three numbers of 8 bytes, then the clock.
         def committed():
@@ -183,7 +174,7 @@ class ResumeGraphs(JobTest):
             config, folder = self.config(program, LONG, **more)
             run = self.begin(program, config, "-v", "--on-worker-death", "wait:20", "--replicas", "2", servers=2)
             wait_until(lambda e=run.err: "event started" in e(), 20, 0.002)
-            victim = self.worker_1(run) if role == "worker" else self.server_0(run)
+            victim = run.worker(1) if role == "worker" else run.server(0)
             if victim is not None:
                 victim.kill()
             self.assertEqual(run.wait(), 0, run.err())
@@ -191,16 +182,6 @@ class ResumeGraphs(JobTest):
             if said in run.err():
                 return
         self.fail(f"the job always ended before its {role} could be killed: " + run.err())
-
-    @staticmethod
-    def worker_1(run):
-        return next((p for p in processes_of(run.job())
-                     if b"PARACEL_RANK=1" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")), None)
-
-    @staticmethod
-    def server_0(run):
-        return next((p for p in processes_of(run.job()) if role_of(p) == "server"
-                     and p.command[p.command.index("--slot") + 1] == "0"), None)
 
     def test_what_a_plug_in_would_count_twice_is_refused(self):
         config, _ = self.config("mvv", SHORT, update_func="paracel_max")

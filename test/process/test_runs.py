@@ -28,7 +28,7 @@ class Runs(JobTest):
         """The name of its folder."""
         run = self.launch(*arguments)
         self.assertEqual(run.wait(), status, run.err())
-        return os.path.basename(run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0])
+        return os.path.basename(run.logs())
 
     def make(self, name, note, *files):
         path = os.path.join(self.runs, name)

@@ -61,9 +61,7 @@ class Set(JobTest):
                     self.assertNotIn("logs in", err)
                     self.assertEqual(len(err.splitlines()), 1)
         for text in ("rounds", "=3"):
-            status, _, err = self.prun("-c", "cfg2.json", "--set", text, LR)
-            self.assertEqual(status, 2)
-            self.assertIn(f"argument --set: found '{text}', want KEY=VALUE", err)
+            self.assert_refused(f"argument --set: found '{text}', want KEY=VALUE", "-c", "cfg2.json", "--set", text, LR)
             status, _, err = self.alone("--cfg_file", "cfg2.json", "--set", text)
             self.assertEqual((status, err), (2, f'lr: error: --set: found "{text}", want KEY=VALUE\n'))
         self.assertEqual(self.alone("--cfg_file", "cfg2.json", "--set")[0], 2)
@@ -72,12 +70,9 @@ class Set(JobTest):
 
     def test_a_program_that_reads_its_config_itself_does_not_take_it(self):
         program = os.path.join(BIN, "start_sandbox")  # linked with nothing: as a script
-        status, _, err = self.prun("--set", "rounds=3", program)
-        self.assertEqual(status, 2)
-        self.assertIn("--set rounds=3: no config file is given: want -c FILE", err)
-        status, _, err = self.prun("-c", "cfg2.json", "--set", "rounds=3", os.path.join(BIN, "start_server"))
-        self.assertEqual(status, 2)
-        self.assertIn("start_server reads its config itself, without a schema: want the key in the config", err)
+        self.assert_refused("--set rounds=3: no config file is given: want -c FILE", "--set", "rounds=3", program)
+        self.assert_refused("start_server reads its config itself, without a schema: want the key in the config",
+                            "-c", "cfg2.json", "--set", "rounds=3", os.path.join(BIN, "start_server"))
 
     def test_a_script_gets_it_and_the_servers_may_load_what_it_names(self):
         """The launcher does not know what a script means by its keys."""

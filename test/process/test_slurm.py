@@ -283,9 +283,7 @@ class Slurm(SlurmTest):
         self.assert_bits_of_one_host("dies", 4)
 
     def test_what_is_wrong_is_said_with_what_to_do(self):
-        status, _, err = self.prun("-m", "slurm", LR)
-        self.assertEqual(status, 2)
-        self.assertIn("this is no allocation of Slurm's", err)
+        self.assert_refused("this is no allocation of Slurm's", "-m", "slurm", LR)
         for arguments, words in ((("--requeue", "-m", "slurm"), "--requeue requires --checkpoint-dir"),
                                  (("--requeue",), "--requeue requires -m slurm"),
                                  (("--sbatch", ""), "--sbatch requires -m slurm"),
@@ -293,9 +291,7 @@ class Slurm(SlurmTest):
                                  (("-m", "slurm", "--ppn", "2"), "sbatch --ntasks-per-node"),
                                  (("-m", "slurm", "--hostfile", "cfg.json"), "--hostfile requires -m mpi or ssh"),
                                  (("-m", "slurm", "--sbatch", "'"), "No closing quotation")):
-            status, _, err = self.prun(*arguments, "-c", "cfg.json", LR)
-            self.assertEqual(status, 2, err)
-            self.assertIn(words, err)
+            self.assert_refused(words, *arguments, "-c", "cfg.json", LR)
         job = self.submit("-w", "5", "-p", "2", "-c", "cfg.json", LR, asked="-N2 -n4")
         self.assertEqual(self.cluster.wait_for_end(job), ("FAILED", "2:0", "0"), self.said())
         self.assertRegex(self.said(), r"-w 5: the allocation \d+ has 4 tasks and 4 CPUs on 2 nodes: want one for each worker")

@@ -7,10 +7,9 @@ import re
 import stat
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, LR, PRUN, JobTest, main, processes_of, read_bytes, role_of, wait_until  # noqa: E402
+from process_support import BIN, LR, PRUN, JobTest, main, read_bytes, wait_until  # noqa: E402
 
 
 class Status(JobTest):
@@ -54,11 +53,9 @@ class Status(JobTest):
         run = self.start("-w", "3", "-p", "3", "--replicas", "2", "--max-restarts", "0", "--on-worker-death", "eject",
                          os.path.join(BIN, "test_nodes"), "2")
         self.assertTrue(wait_until(lambda: "6 nodes" in run.out(), 20), run.err())
-        processes = processes_of(run.job())
-        next(p for p in processes if role_of(p) == "server" and p.command[p.command.index("--slot") + 1] == "1").kill()
+        run.server(1).kill()
         self.assertTrue(wait_until(lambda: "dead: s1 down\n" in run.out(), 20), run.out() + run.err())
-        next(p for p in processes if role_of(p) == "worker"
-             and b"PARACEL_RANK=2" in read_bytes(f"/proc/{p.pid}/environ").split(b"\0")).kill()
+        run.worker(2).kill()
         self.assertEqual(run.wait(60), 0, run.err())
         self.assertIn("dead: s1 down w2 ejected\n", run.out())
 

@@ -117,9 +117,7 @@ class Sweep(JobTest):
             with open(marks, encoding="ascii") as file:
                 return len(file.readlines()) == count
         self.assertTrue(wait_until(lambda: len(self.finished("continued")) == 3 and has_marks(5), 30))
-        status, _, err = self.prun(*arguments)
-        self.assertEqual(status, 2)
-        self.assertIn("belongs to a sweep that is running", err)
+        self.assert_refused("belongs to a sweep that is running", *arguments)
         os.kill(run.pid, signal.SIGKILL)
         run.wait()
         with open(os.path.join(self.folder, "continued", "points.jsonl"), "a", encoding="ascii") as file:
@@ -169,9 +167,8 @@ class Sweep(JobTest):
         self.assertEqual(self.prun(*command)[0], 0)
         self.assertEqual(self.prun(*command)[0], 0)
         self.write_config("inner.json", rounds=4)
-        status, _, err = self.prun(*command)
-        self.assertEqual(status, 2)
-        self.assertIn("sweep_outer has a sweep with another config: name another folder with --sweep-dir, or remove it", err)
+        self.assert_refused("sweep_outer has a sweep with another config: name another folder with --sweep-dir, or remove it",
+                            *command)
 
     def test_a_wrong_command_line_says_what_it_wants(self):
         for arguments, words in (((), "want --grid KEY=A,B,C or --random KEY=LOW:HIGH"),

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, PRUN, JobTest, clean_environment, main, patient, processes_of, role_of  # noqa: E402
+from process_support import BIN, PRUN, JobTest, clean_environment, main, patient, processes_of  # noqa: E402
 from process_support import wait_until  # noqa: E402
 
 TOLD = os.path.join(BIN, "test_told")
@@ -17,12 +17,9 @@ TOLD = os.path.join(BIN, "test_told")
 
 class Tell(JobTest):
     def tell(self, run, *arguments, folder=None):
-        done = subprocess.run([sys.executable, PRUN, "tell", "--run", folder or self.folder_of(run), *arguments],
+        done = subprocess.run([sys.executable, PRUN, "tell", "--run", folder or run.logs(), *arguments],
                               cwd=self.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         return done.returncode, done.stdout, done.stderr
-
-    def folder_of(self, run):
-        return run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
 
     def start_told(self, mode, *options):
         run = self.start(*options, TOLD, mode)
@@ -133,7 +130,7 @@ class Tell(JobTest):
         """As for the other requests to a scheduler: the job's id alone is not enough where others can connect."""
         run = self.start("--host", "127.0.0.1", "-w", "1", "-p", "1", TOLD, "commit")
         self.assertTrue(wait_until(lambda: "ready" in run.out(), 30), run.err())
-        folder = os.path.join(self.folder, self.folder_of(run))
+        folder = os.path.join(self.folder, run.logs())
         with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
             note = json.load(file)
         command = [os.path.join(BIN, "send_request"), "--rendezvous", note["scheduler"], "--job", note["job"], "--verb", "tell",
@@ -147,7 +144,7 @@ class Tell(JobTest):
     def test_a_local_job_listens_at_the_address_of_an_interface(self):
         """The scheduler's port is chosen before it runs, and the others wait for it, as with --host."""
         run = self.start_told("commit", "--bind-interface", "lo", "-w", "2", "-p", "2")
-        with open(os.path.join(self.folder, self.folder_of(run), "run.json"), encoding="utf-8") as file:
+        with open(os.path.join(self.folder, run.logs(), "run.json"), encoding="utf-8") as file:
             self.assertRegex(json.load(file)["scheduler"], r"^tcp://127\.0\.0\.1:[0-9]+$")
         status, out, err = self.tell(run, "--servers", "stats")
         self.assertEqual(status, 0, err)
@@ -198,9 +195,7 @@ class Tell(JobTest):
         self.assertIn("it is unknown whether it has run the command", self.tell(run, "--worker", "1", "die")[2])
         self.assertTrue(wait_until(lambda: self.tell(run, "--worker", "1", "echo")[0] == 0, 60))
         self.assertTrue(wait_until(lambda: "w1 awaited (dead)\nw1 catching up\nw1 up\n" in run.out(), 30), run.out())
-        server = next(p for p in processes_of(run.job()) if role_of(p) == "server"
-                      and p.command[p.command.index("--slot") + 1] == "1")
-        server.kill()
+        run.server(1).kill()
         self.assertTrue(wait_until(lambda: "s1 down (dead)\ns1 joining\ns1 up\n" in run.out(), 60), run.out())
         self.assertEqual(self.tell(run, "stop")[0], 0)
         self.assertEqual(run.wait(), 0, run.err())

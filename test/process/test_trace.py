@@ -16,7 +16,7 @@ from collections import defaultdict
 
 import made_traces
 from made_traces import APPLY, HOLD, PHASE, REPLICATE, REQUEST, SERVE, Host
-from process_support import LR, PRUN, SOURCE, JobTest, clean_environment, main, patient, wait_until
+from process_support import LR, PRUN, SOURCE, JobTest, clean_environment, main, patient, slot_of, wait_until
 
 sys.path.insert(0, os.path.join(SOURCE, "tool"))
 from launcher.common.exit_status import Failure  # noqa: E402
@@ -248,8 +248,7 @@ class Traces(TraceTest):
         folder = os.path.join(tempfile.mkdtemp(dir=self.folder), "run")
         run = self.start("--trace", "--run-dir", folder, "-w", "2", "-p", "3", "--replicas", "2", "-c", "long.json", LR)
         server = run.find("server")
-        slot = server.command[server.command.index("--slot") + 1]
-        mine = re.compile(rf"server_{slot}\.\d+\.trace")
+        mine = re.compile(rf"server_{slot_of(server)}\.\d+\.trace")
 
         def sizes():
             return {n: os.path.getsize(os.path.join(folder, n)) for n in os.listdir(folder) if mine.fullmatch(n)}
@@ -259,7 +258,7 @@ class Traces(TraceTest):
         self.assertTrue(wait_until(lambda: max((size for n, size in sizes().items() if n not in before), default=0) > 5000,
                                    60), "its replacement has files of its own")
         slices, _ = self.chrome(folder)  # while it runs
-        self.assertEqual(len({s.process for s in slices if s.process.startswith(f"server s{slot} ")}), 2)
+        self.assertEqual(len({s.process for s in slices if s.process.startswith(f"server s{slot_of(server)} ")}), 2)
         run.process.send_signal(signal.SIGINT)
         self.assertEqual(run.wait(), 130)
         slices, _ = self.chrome(folder)

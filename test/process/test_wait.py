@@ -11,12 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from document_samples import check_samples  # noqa: E402
-from process_support import (BIN, END_LIMIT, LR, MPI, JobTest, main, patient, processes_of, read_bytes,  # noqa: E402
-                             wait_until)
+from process_support import BIN, END_LIMIT, LR, MPI, JobTest, main, patient, read_bytes, wait_until  # noqa: E402
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 STEPS = os.path.join(BIN, "test_steps")
@@ -35,19 +33,7 @@ class Wait(JobTest):
 
     def workers(self, run, count=4):
         """The processes of the workers, by rank."""
-        def find():
-            found = {}
-            for process in processes_of(run.job()):
-                environment = read_bytes(f"/proc/{process.pid}/environ").split(b"\0")
-                rank = next((int(e.split(b"=")[1]) for e in environment if e.startswith(b"PARACEL_RANK=")), None)
-                if rank is not None:
-                    found[rank] = process
-            return found if len(found) == count else None
-        return wait_until(find, 20) or self.fail(run.err())
-
-    def says(self, run, text, limit=20):
-        self.assertTrue(wait_until(lambda: text in run.err() or run.process.poll() is not None, limit), run.err())
-        self.assertIn(text, run.err())
+        return wait_until(lambda: len(found := run.workers()) == count and found, 20) or self.fail(run.err())
 
     def under_way(self, run, count=4):
         self.says(run, "round")
@@ -64,8 +50,7 @@ class Wait(JobTest):
         check_samples(self, "doc/workers.md", "test_wait", run.err(), containing="is restarted")
         check_samples(self, "doc/workers.md", "test_wait", run.err(), containing="caught up")
         self.assert_nothing_left(run.job(), 1)
-        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
-        self.assertEqual([name for name in os.listdir(folder) if not name.endswith((".log", ".json", ".jsonl"))], [])
+        self.assertEqual([name for name in os.listdir(run.logs()) if not name.endswith((".log", ".json", ".jsonl"))], [])
 
     def model(self, name):
         return read_bytes(os.path.join(self.folder, name, "lr_theta_0"))
@@ -86,10 +71,8 @@ class Wait(JobTest):
         program = self.write_program("restarts", "# paracel-schema-v1", f"case $1 in --check=*) echo '{facts}'; exit;; esac",
                                      "echo it was started >&2")
         self.write_config("nothing.json", **dict.fromkeys(("training_input", "output", "method", "rounds", "alpha", "beta")))
-        status, _, err = self.prun("-c", "nothing.json", "--on-worker-death", "wait:5", program)
-        self.assertEqual(status, 2, err)
-        self.assertIn("no process can replace a worker of restarts, because it uses neither first_iteration nor "
-                      "resumable_loop", err)
+        err = self.assert_refused("no process can replace a worker of restarts, because it uses neither first_iteration nor "
+                                  "resumable_loop", "-c", "nothing.json", "--on-worker-death", "wait:5", program)
         self.assertNotIn("it was started", err)
         status, _, err = self.prun("-c", "nothing.json", "--dry-run", program)
         self.assertEqual(status, 0, err)
@@ -353,9 +336,7 @@ class Wait(JobTest):
                                ("MPI cannot continue after losing a rank", "-m", "mpi", "--on-worker-death", "wait:5")):
             if "mpi" in options and not MPI:
                 continue
-            status, out, err = self.prun(*options, LR)
-            self.assertEqual((status, out), (2, ""), err)
-            self.assertIn(text, err)
+            self.assert_refused(text, *options, LR)
 
 
 if __name__ == "__main__":

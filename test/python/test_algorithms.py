@@ -321,8 +321,7 @@ paracel.run(Waits)
                 self.assertIn("waits.py: interrupted", self.log(run, 0))
 
     def log(self, run, rank):
-        folder = run.err().split("prun: logs in ", 1)[1].split("\n", 1)[0]
-        with open(os.path.join(folder, f"worker_{rank}.log"), encoding="utf-8", errors="replace") as file:
+        with open(os.path.join(run.logs(), f"worker_{rank}.log"), encoding="utf-8", errors="replace") as file:
             return file.read()
 
     def test_ctrl_c_in_one_process(self):

@@ -38,9 +38,7 @@ class New(PackageTest):
         self.assertEqual([line.split()[1] for line in out.splitlines()], ["alpha", "0.5", "0.1"])
 
     def test_the_package_has_no_headers_for_a_project_in_cxx(self):
-        status, _, err = self.prun("new", "fit")
-        self.assertEqual(status, 2)
-        self.assertIn("the Python package has no headers for programs in C++: add --python", err)
+        self.assert_refused("the Python package has no headers for programs in C++: add --python", "new", "fit")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "fit")))
 
     def test_a_config_is_read_as_in_cxx(self):

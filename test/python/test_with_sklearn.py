@@ -11,7 +11,6 @@ from estimator_support import in_package, in_site  # noqa: E402
 
 in_package("sklearn")
 
-import numpy as np  # noqa: E402
 import paracel  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
