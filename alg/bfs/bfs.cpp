@@ -39,9 +39,7 @@ bfs_result breadth_first_levels(Comm comm, const distributed_graph& graph, std::
 }
 
 void breadth_first_search::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
+  auto load = settings_.load_topology();
   load.undirected = !settings_.directed;
   const auto graph = load_graph_input(get_comm(), settings_, load);
   const auto source = find_vertex(get_comm(), graph, settings_.source, settings_.source_place);

@@ -39,16 +39,10 @@ struct bfs_settings : graph_settings {
 };
 
 /// Reads the graph, searches, writes level_<rank>.
-class breadth_first_search : public paralg {
+class breadth_first_search : public graph_program<bfs_settings> {
  public:
-  using settings_type = bfs_settings;
-
-  breadth_first_search(Comm comm, const std::string& server_info, const bfs_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  bfs_settings settings_;
 };
 
 }  // namespace paracel::alg

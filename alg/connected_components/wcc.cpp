@@ -109,10 +109,7 @@ wcc_result weak_components(Comm comm, const distributed_graph& graph, pregel_opt
 }
 
 void connected_components::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
-  const auto graph = load_graph_input(get_comm(), settings_, load);
+  const auto graph = load_graph_input(get_comm(), settings_, settings_.load_topology());
   run_log log(*this, 0, "messages");
   pregel_options options;
   options.checkpoint_every = settings_.checkpoint_every;

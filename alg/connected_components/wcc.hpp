@@ -67,16 +67,10 @@ struct wcc_settings : graph_settings {
 };
 
 /// Reads the graph, finds the components, writes component_<rank>.
-class connected_components : public paralg {
+class connected_components : public graph_program<wcc_settings> {
  public:
-  using settings_type = wcc_settings;
-
-  connected_components(Comm comm, const std::string& server_info, const wcc_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  wcc_settings settings_;
 };
 
 }  // namespace paracel::alg

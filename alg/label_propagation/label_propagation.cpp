@@ -132,9 +132,7 @@ label_propagation_result propagate_labels(Comm comm, const distributed_graph& gr
 }
 
 void label_propagation::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
+  auto load = settings_.load_topology();
   load.undirected = true;
   const auto graph = load_graph_input(get_comm(), settings_, load);
   run_log log(*this, settings_.rounds, "changed");

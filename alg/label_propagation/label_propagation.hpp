@@ -95,16 +95,10 @@ struct label_propagation_settings : graph_settings {
 };
 
 /// Reads the graph, finds the labels, writes label_<rank>.
-class label_propagation : public paralg {
+class label_propagation : public graph_program<label_propagation_settings> {
  public:
-  using settings_type = label_propagation_settings;
-
-  label_propagation(Comm comm, const std::string& server_info, const label_propagation_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  label_propagation_settings settings_;
 };
 
 }  // namespace paracel::alg

@@ -73,10 +73,7 @@ std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, con
 }
 
 void max_vertex_value_base::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
-  const auto graph = load_graph_input(get_comm(), settings_, load);
+  const auto graph = load_graph_input(get_comm(), settings_, settings_.load_topology());
   std::vector<double> values;
   std::uint64_t rounds = 0;
   if (graph.ids.numeric() && by_rank()) {

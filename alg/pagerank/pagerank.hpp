@@ -77,16 +77,10 @@ struct pagerank_settings : graph_settings {
 };
 
 /// Reads the graph, computes, writes pagerank_<rank>.
-class pagerank : public paralg {
+class pagerank : public graph_program<pagerank_settings> {
  public:
-  using settings_type = pagerank_settings;
-
-  pagerank(Comm comm, const std::string& server_info, const pagerank_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  pagerank_settings settings_;
 };
 
 /// t of the own vertices from lines `id` or `id weight` (separated like edges), normalised to sum 1, without comments

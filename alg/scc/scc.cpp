@@ -453,10 +453,7 @@ scc_result strong_components(Comm comm, const distributed_graph& graph, std::uin
 }
 
 void strongly_connected_components::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
-  const auto graph = load_graph_input(get_comm(), settings_, load);
+  const auto graph = load_graph_input(get_comm(), settings_, settings_.load_topology());
   (void)first_iteration();  // a run may have no loop
   run_log log(*this, 0);
   const auto found = strong_components(get_comm(), graph, settings_.gather_limit, this);

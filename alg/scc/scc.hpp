@@ -58,16 +58,10 @@ struct scc_settings : graph_settings {
 };
 
 /// Reads the graph, finds the components, writes component_<rank>.
-class strongly_connected_components : public paralg {
+class strongly_connected_components : public graph_program<scc_settings> {
  public:
-  using settings_type = scc_settings;
-
-  strongly_connected_components(Comm comm, const std::string& server_info, const scc_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  scc_settings settings_;
 };
 
 }  // namespace paracel::alg

@@ -88,17 +88,11 @@ struct spectral_clustering_settings : graph_settings {
 };
 
 /// Reads the graph, computes the clusters, writes label_<rank> and eigenvalues_0.
-class spectral_clustering : public paralg {
+class spectral_clustering : public graph_program<spectral_clustering_settings> {
  public:
-  using settings_type = spectral_clustering_settings;
-
-  spectral_clustering(Comm comm, const std::string& server_info, const spectral_clustering_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   /// Throws: data_error; config_error when there are fewer vertices with a positive degree than clusters.
   void solve() override;
-
- private:
-  spectral_clustering_settings settings_;
 };
 
 }  // namespace paracel::alg

@@ -2,7 +2,6 @@
 #include "kept_edges.hpp"
 
 #include <span>
-#include <utility>
 
 #include "alg/common/graph/move_edges.hpp"
 

@@ -310,9 +310,7 @@ triangle_result count_triangles(Comm comm, distributed_graph& graph, bool per_ve
 }
 
 void triangle_counter::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
+  auto load = settings_.load_topology();
   load.undirected = true;
   load.once = true;
   auto graph = load_graph_input(get_comm(), settings_, load);

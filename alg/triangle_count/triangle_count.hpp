@@ -47,16 +47,10 @@ struct triangle_settings : graph_settings {
 };
 
 /// Reads the graph, counts, writes triangles_<rank> if `per_vertex`.
-class triangle_counter : public paralg {
+class triangle_counter : public graph_program<triangle_settings> {
  public:
-  using settings_type = triangle_settings;
-
-  triangle_counter(Comm comm, const std::string& server_info, const triangle_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  triangle_settings settings_;
 };
 
 }  // namespace paracel::alg

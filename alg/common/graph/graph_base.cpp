@@ -40,6 +40,13 @@ graph_options graph_settings::load_options() const {
   return o;
 }
 
+graph_options graph_settings::load_topology() const {
+  auto o = load_options();
+  o.entries.values = entry_options::value_rule::ignore;
+  o.self_loops = false;
+  return o;
+}
+
 std::vector<std::uint64_t> label_totals(Comm comm, const distributed_graph& graph,
                                         std::span<const std::uint64_t> labels, std::span<const std::uint64_t> amounts) {
   const auto own_first = graph.first[graph.rank];

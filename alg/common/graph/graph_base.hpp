@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <paracel/distributed_graph.hpp>
@@ -40,6 +41,8 @@ struct graph_settings {
 
   /// The caller adds what its algorithm requires of the graph.
   [[nodiscard]] graph_options load_options() const;
+  /// The same for those that need only who is joined to whom: values are ignored, self-loops are left out.
+  [[nodiscard]] graph_options load_topology() const;
   [[nodiscard]] std::string checkpoint_folder() const { return output + "/checkpoint"; }
   [[nodiscard]] search_options search(std::function<void(std::uint64_t, std::uint64_t)> watch) const {
     return {.checkpoint_folder = checkpoint_folder(),
@@ -47,6 +50,18 @@ struct graph_settings {
             .resume = resume,
             .watch = std::move(watch)};
   }
+};
+
+/// A program that reads a graph and writes values of its vertices: `solve` is all that is left to write.
+template <class Settings>
+class graph_program : public paralg {
+ public:
+  using settings_type = Settings;
+  graph_program(Comm comm, const std::string& server_info, const Settings& settings)
+      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+
+ protected:
+  Settings settings_;
 };
 
 /// totals[v] of own vertex v: the sum of amounts[u] over all vertices u of all workers with labels[u] == number of v.
