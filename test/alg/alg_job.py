@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Shared by the tests of algorithms: a folder, a config, running a job in any mode, its `name value` lines and its files."""
+import importlib
 import json
 import os
 import shutil
@@ -47,6 +48,13 @@ class AlgorithmCase(unittest.TestCase):
                 file.write(text)
         return path
 
+    def library(self, name):
+        """That module, the oracle of a test; skips the test where it is not installed."""
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            self.skipTest(f"no {name}")
+
     def job(self, workers=1, servers=1, mode="local", status=0, program=None, timeout=300, options=(), standard_input=None,
             **keys):
         """Runs a job with this config, in a new output folder unless the keys contain one; without workers in one process.
@@ -66,6 +74,12 @@ class AlgorithmCase(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         self.stderr = done.stderr
         return done.stdout if status == 0 else done.stderr + done.stdout
+
+    def refused(self, status, text, **keys):
+        """In one process and as a job the config or its files end the program so."""
+        for workers in (0, 2):
+            self.job(workers, status=status, **keys)
+            self.assertIn(text, self.stderr)
 
     def fit(self, *where, **keys):
         """Runs a job with `defaults` and these keys; returns its results."""

@@ -280,11 +280,6 @@ class Interviews(DtrCase):
 
 
 class Wrong(DtrCase):
-    def refused(self, status, text, **keys):
-        for workers in (0, 2):
-            self.job(workers, status=status, **keys)
-            self.assertIn(text, self.stderr)
-
     def test_input(self):
         for text, said in (("1\t2|x\n", ":1:5: found \"x\", want a finite number"), ("1\t2|nan\n", "want a finite number"),
                            ("1\t2\n2\t3|4\n", ":2:1: found 2 numbers, want 1"), ("", "found no line"), ("1\n", ":1:1:")):

@@ -217,10 +217,7 @@ class Figures(GraphCase):
             self.assert_same("pagerank", got, want)
 
     def test_networkx_agrees(self):
-        try:
-            import networkx
-        except ImportError as e:
-            self.skipTest(str(e))
+        networkx = self.library("networkx")
         simple = networkx.Graph((u, v) for u, v in self.edges if u != v)
         simple.add_nodes_from(range(330))
         _, values = self.result("k_core", 3, vertices=self.nodes)

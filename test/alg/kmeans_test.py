@@ -151,10 +151,7 @@ class KmeansTest(AlgorithmCase):
             self.assertEqual([int(line.split("\t")[1]) for line in self.lines("labels", 2)], labels)
 
     def test_the_clusters_are_as_good_as_those_of_scikit_learn(self):
-        try:
-            from sklearn.cluster import KMeans
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        KMeans = self.library("sklearn.cluster").KMeans
         found = self.cluster(2, n_init=5)[0]["inertia"]
         rows = numpy.loadtxt(self.points, delimiter=",")
         theirs = KMeans(6, n_init=5, random_state=0).fit(rows).inertia_

@@ -67,10 +67,7 @@ class LassoTest(AlgorithmCase):
                 self.assertGreater((self.weights()[1:] == 0).sum(), 0)
 
     def test_it_is_the_solution_of_scikit_learn(self):
-        try:
-            from sklearn.linear_model import ElasticNet
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        ElasticNet = self.library("sklearn.linear_model").ElasticNet
         for path, x, y in ((self.dense, self.x, self.y), (self.sparse, self.sx, self.sy)):
             for ratio in (1.0, 0.5):
                 theirs = ElasticNet(alpha=0.05, l1_ratio=ratio, tol=1e-12, max_iter=100000).fit(x, y)

@@ -225,11 +225,8 @@ class LdaOnlineTest(AlgorithmCase):
 
     def scikit_learn(self, training, words, passes, seed, **settings):
         """Its topics, K x V, from lists of words."""
-        try:
-            from scipy.sparse import csr_matrix
-            from sklearn.decomposition import LatentDirichletAllocation
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        csr_matrix = self.library("scipy.sparse").csr_matrix
+        LatentDirichletAllocation = self.library("sklearn.decomposition").LatentDirichletAllocation
         rows = numpy.repeat(numpy.arange(len(training)), [len(t) for t in training])
         matrix = csr_matrix((numpy.ones(len(rows)), (rows, numpy.concatenate(training))), shape=(len(training), words))
         found = LatentDirichletAllocation(learning_method="online", learning_offset=10, learning_decay=0.7, max_iter=passes,

@@ -3,7 +3,6 @@
 """What every program on samples does with the same awkward input: right results, or a refusal that names the place. Classes and
 targets, a constant column, a class that all but one worker never see, more workers than rows, missing values, words as features.
 Options: names of tests."""
-import os
 import unittest
 
 import numpy

@@ -129,10 +129,7 @@ class LinearSvmTest(AlgorithmCase):
             self.assertLessEqual(curve[-1]["gap"], 1e-7 * best)
 
     def test_it_is_the_solution_of_scikit_learn(self):
-        try:
-            from sklearn.svm import LinearSVC
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        LinearSVC = self.library("sklearn.svm").LinearSVC
         random = numpy.random.default_rng(3)
         weight = numpy.round(random.uniform(0, 3, 400), 3)
         weights = self.path("weights.txt", "".join(f"{v}\n" for v in weight))

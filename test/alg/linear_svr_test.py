@@ -100,10 +100,7 @@ class LinearSvrTest(AlgorithmCase):
 
     def test_it_is_the_solution_of_scikit_learn(self):
         """Squared: the weights to 1e-6. With kinks: the objective to 1e-6, since liblinear's dual steps stop there."""
-        try:
-            from sklearn.svm import LinearSVR
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        LinearSVR = self.library("sklearn.svm").LinearSVR
         weight = numpy.round(numpy.random.default_rng(3).uniform(0, 3, 300), 3)
         weights = self.path("weights.txt", "".join(f"{v}\n" for v in weight))
         for loss in ("squared_epsilon_insensitive", "epsilon_insensitive"):

@@ -85,10 +85,7 @@ class NaiveBayesTest(AlgorithmCase):
                                 numpy.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-10)
 
     def test_it_is_equal_to_scikit_learn(self):
-        try:
-            from sklearn import naive_bayes
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        naive_bayes = self.library("sklearn.naive_bayes")
         for kind, name, x, make in (("multinomial", "counts", self.counts, naive_bayes.MultinomialNB),
                                     ("bernoulli", "holes", self.holes, naive_bayes.BernoulliNB),
                                     ("gaussian", "reals", self.reals, naive_bayes.GaussianNB),

@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 from alg_job import LONG
-from folders_test import ALG, BUILD, SOURCE, binaries, commands, environment, folders
+from folders_test import BUILD, SOURCE, binaries, commands, environment, folders
 
 KEY = "output_files"
 # A file of a rank; the number in dtr's average_user_factor_<tree> is that of a tree.

@@ -53,10 +53,7 @@ class RidgeTest(AlgorithmCase):
                         self.assertLessEqual(numpy.abs(self.theta() - theta).max(), 1e-10 * numpy.abs(theta).max())
 
     def test_scales_of_the_features_do_not_matter(self):
-        try:
-            from sklearn.linear_model import Ridge
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        Ridge = self.library("sklearn.linear_model").Ridge
         random = numpy.random.default_rng(5)
         for scale in 10.0 ** numpy.arange(10):
             x = random.normal(size=(200, 2)) * [scale, 1]

@@ -9,11 +9,11 @@ import unittest
 import numpy
 
 import oracles
-from alg_job import MPI, AlgorithmCase
-from sim_sparse_test import parse
+from alg_job import MPI
+from sim_sparse_test import SimilarityCase, parse
 
 
-class SimDenseTest(AlgorithmCase):
+class SimDenseTest(SimilarityCase):
     program = "sim_dense"
 
     @classmethod
@@ -31,18 +31,6 @@ class SimDenseTest(AlgorithmCase):
     def lists(self, workers=1, servers=1, mode="local", **keys):
         self.said = self.results(self.job(workers, servers, mode, **{"topk": 7, **keys}))
         return parse(self.lines("result", workers))
-
-    def compare(self, found, expected):
-        self.assertEqual(found.keys(), expected.keys())
-        for key, wanted in expected.items():
-            got = found[key]
-            self.assertEqual(len(got), len(wanted), key)
-            of = dict(wanted)
-            for (name, value), (_, other) in zip(got, wanted):
-                self.assertAlmostEqual(value, other, delta=1e-12)
-                self.assertTrue(name in of or abs(value - wanted[-1][1]) < 1e-9, (key, name))
-            order = [(-value, int(name)) for name, value in got]
-            self.assertEqual(order, sorted(order))
 
     def test_equal_to_brute_force_and_the_same_bits_for_1_2_4_workers(self):
         for keys in ({}, {"simbar": -1, "topk": 200}, {"simbar": 0.5}):

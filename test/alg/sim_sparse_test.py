@@ -21,7 +21,22 @@ def parse(lines):
     return lists
 
 
-class SimSparseTest(AlgorithmCase):
+class SimilarityCase(AlgorithmCase):
+    def compare(self, found, expected):
+        self.assertEqual(found.keys(), expected.keys())
+        for key, wanted in expected.items():
+            got = found[key]
+            self.assertEqual(len(got), len(wanted), key)
+            of = dict(wanted)
+            for (name, value), (_, other) in zip(got, wanted):
+                self.assertAlmostEqual(value, other, delta=1e-12)
+                # A different id only where it ties with the missing one.
+                self.assertTrue(name in of or abs(value - wanted[-1][1]) < 1e-9, (key, name))
+            order = [(-value, int(name)) for name, value in got]
+            self.assertEqual(order, sorted(order))
+
+
+class SimSparseTest(SimilarityCase):
     program = "sim_sparse"
 
     @classmethod
@@ -38,19 +53,6 @@ class SimSparseTest(AlgorithmCase):
     def lists(self, workers=1, servers=1, mode="local", **keys):
         self.said = self.results(self.job(workers, servers, mode, **{"input": self.input, "topk": 8, **keys}))
         return parse(self.lines("similarities", workers))
-
-    def compare(self, found, expected):
-        self.assertEqual(found.keys(), expected.keys())
-        for key, wanted in expected.items():
-            got = found[key]
-            self.assertEqual(len(got), len(wanted), key)
-            of = dict(wanted)
-            for (name, value), (_, other) in zip(got, wanted):
-                self.assertAlmostEqual(value, other, delta=1e-12)
-                # A different id only where it ties with the missing one.
-                self.assertTrue(name in of or abs(value - wanted[-1][1]) < 1e-9, (key, name))
-            order = [(-value, int(name)) for name, value in got]
-            self.assertEqual(order, sorted(order))
 
     def test_equal_to_brute_force_with_every_method_and_filter(self):
         table = [{}, {"sim_method": "jaccard"}, {"sim_method": "pearson"}, {"sim_bar": 0.3, "topk": 500},

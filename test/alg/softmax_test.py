@@ -72,10 +72,7 @@ class SoftmaxTest(AlgorithmCase):
             self.assertLessEqual(max(values) / min(values) - 1, 1e-10)
 
     def test_it_is_the_solution_of_scikit_learn(self):
-        try:
-            from sklearn.linear_model import LogisticRegression
-        except ImportError:
-            self.skipTest("no scikit-learn")
+        LogisticRegression = self.library("sklearn.linear_model").LogisticRegression
         weight = numpy.round(numpy.random.default_rng(3).uniform(0, 3, 300), 3)
         weights = self.path("weights.txt", "".join(f"{v}\n" for v in weight))
         for given in (False, True):

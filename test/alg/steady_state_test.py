@@ -143,11 +143,6 @@ PARACELS_SHARES = "AL,0.16665 AR,0.16665 BL,0.125 BR,0.125 CL,0.125 CR,0.125 DL,
 
 
 class Wrong(SteadyCase):
-    def refused(self, status, text, **keys):
-        for workers in (0, 2):
-            self.job(workers, status=status, **keys)
-            self.assertIn(text, self.stderr)
-
     def test_paracels_own_example_is_infeasible_and_why(self):
         for feasibility in ("after", "before"):
             self.refused(4, "infeasible: AR, BR, CR must receive at least 0.4166", graph=PARACELS_GRAPH,
