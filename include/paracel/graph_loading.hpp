@@ -237,7 +237,8 @@ class graph_loading {
   void load(To& to, dict_type<default_id_type, Id>& row_map, dict_type<default_id_type, Id>& col_map,
             const request& r) {
     list_type<Id> rows, columns;
-    load_block(r, rows, columns, to);
+    auto entries = load_block(r, rows, columns);
+    fill(to, std::move(entries), rows.size(), columns.size());
     fill(row_map, std::move(rows));
     fill(col_map, std::move(columns));
   }
@@ -252,9 +253,9 @@ class graph_loading {
   template <class Id>
   void load_entries(const request& r, interner<Id>& rows, interner<Id>& columns, edge_buffer& entries);
   template <class Id>
-  void load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, sparse_matrix& to);
-  template <class Id>
-  void load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, bigraph_continuous& to);
+  edge_buffer load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns);
+  void fill(sparse_matrix& to, edge_buffer&& entries, std::size_t rows, std::size_t columns);
+  static void fill(bigraph_continuous& to, edge_buffer&& entries, std::size_t rows, std::size_t columns);
   template <class Id>
   void load_rows(const request& r, list_type<Id>& rows, dense_matrix& to);
 

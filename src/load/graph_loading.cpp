@@ -123,7 +123,7 @@ void graph_loading::load_entries(const request& r, interner<Id>& rows, interner<
 }
 
 template <class Id>
-void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, sparse_matrix& to) {
+edge_buffer graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns) {
   interner<Id> own_rows;
   interner<Id> own_columns;
   edge_buffer entries;
@@ -132,31 +132,26 @@ void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<
   const auto rank = comm_.get_rank();
   rows = agree_on(comm_, own_rows, entries.from, [&](std::size_t w) { return grid.same_rows(rank, w); });
   columns = agree_on(comm_, own_columns, entries.to, [&](std::size_t w) { return grid.same_columns(rank, w); });
+  return entries;
+}
+
+void graph_loading::fill(sparse_matrix& to, edge_buffer&& entries, std::size_t rows, std::size_t columns) {
   adjacency a;
   all_or_throw(comm_, [&] {
-    must_fit(rows.size(), "rows");
-    must_fit(columns.size(), "columns");
-    a = make_adjacency(std::move(entries), rows.size(), duplicate_edge_rule::sum);
+    must_fit(rows, "rows");
+    must_fit(columns, "columns");
+    a = make_adjacency(std::move(entries), rows, duplicate_edge_rule::sum);
     must_fit(a.target.size(), "entries");
   });
-  to.resize(static_cast<int>(rows.size()), static_cast<int>(columns.size()));
+  to.resize(static_cast<int>(rows), static_cast<int>(columns));
   to.resizeNonZeros(static_cast<int>(a.target.size()));
   std::copy(a.begin.begin(), a.begin.end(), to.outerIndexPtr());
   std::copy(a.target.begin(), a.target.end(), to.innerIndexPtr());
   for (std::size_t k = 0; k < a.target.size(); ++k) to.valuePtr()[k] = a.weight_at(k);
 }
 
-template <class Id>
-void graph_loading::load_block(const request& r, list_type<Id>& rows, list_type<Id>& columns, bigraph_continuous& to) {
-  interner<Id> own_rows;
-  interner<Id> own_columns;
-  edge_buffer entries;
-  load_entries(r, own_rows, own_columns, entries);
-  const auto grid = process_grid::of(r.pattern, comm_.get_size());
-  const auto rank = comm_.get_rank();
-  rows = agree_on(comm_, own_rows, entries.from, [&](std::size_t w) { return grid.same_rows(rank, w); });
-  columns = agree_on(comm_, own_columns, entries.to, [&](std::size_t w) { return grid.same_columns(rank, w); });
-  to = bigraph_continuous(rows.size());
+void graph_loading::fill(bigraph_continuous& to, edge_buffer&& entries, std::size_t rows, std::size_t) {
+  to = bigraph_continuous(rows);
   for (std::size_t k = 0; k < entries.size(); ++k) to.add_edge(entries.from[k], entries.to[k], entries.weight_at(k));
 }
 
@@ -208,11 +203,9 @@ void graph_loading::load_rows(const request& r, list_type<Id>& rows, dense_matri
 template void graph_loading::load_entries(const request&, interner<default_id_type>&, interner<default_id_type>&,
                                           edge_buffer&);
 template void graph_loading::load_entries(const request&, interner<str_type>&, interner<str_type>&, edge_buffer&);
-template void graph_loading::load_block(const request&, list_type<default_id_type>&, list_type<default_id_type>&,
-                                        sparse_matrix&);
-template void graph_loading::load_block(const request&, list_type<str_type>&, list_type<str_type>&, sparse_matrix&);
-template void graph_loading::load_block(const request&, list_type<default_id_type>&, list_type<default_id_type>&,
-                                        bigraph_continuous&);
+template edge_buffer graph_loading::load_block(const request&, list_type<default_id_type>&,
+                                               list_type<default_id_type>&);
+template edge_buffer graph_loading::load_block(const request&, list_type<str_type>&, list_type<str_type>&);
 template void graph_loading::load_rows(const request&, list_type<default_id_type>&, dense_matrix&);
 template void graph_loading::load_rows(const request&, list_type<str_type>&, dense_matrix&);
 

@@ -20,9 +20,6 @@ struct adjacency {
   [[nodiscard]] std::span<const std::uint32_t> of(std::size_t v) const {
     return std::span(target).subspan(begin[v], begin[v + 1] - begin[v]);
   }
-  [[nodiscard]] std::span<const double> weights_of(std::size_t v) const {
-    return std::span(weight).subspan(begin[v], begin[v + 1] - begin[v]);
-  }
   [[nodiscard]] std::uint64_t degree(std::size_t v) const { return begin[v + 1] - begin[v]; }
   /// The weight of edge k, an index into target.
   [[nodiscard]] double weight_at(std::size_t k) const { return weight.empty() ? 1.0 : weight[k]; }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from paracel._frames import FrameRows, of_source, words_of
-from paracel._sources import Categories, Piece, pieces_of, pyarrow, source_of_pieces
+from paracel._sources import Piece, pieces_of, pyarrow, source_of_pieces
 from paracel.errors import DataError
 
 

@@ -7,10 +7,7 @@
 #include <Eigen/Dense>
 #include <Eigen/Sparse>
 
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
@@ -26,13 +23,12 @@
 #include "load/entry_exchange.hpp"
 #include "load/process_grid.hpp"
 #include "test/support/cluster.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace paracel {
 namespace {
 
-namespace fs = std::filesystem;
 using test::cluster;
-using testing::HasSubstr;
 
 template <class Id>
 using entries = std::map<std::pair<Id, Id>, double>;
@@ -42,15 +38,7 @@ const std::vector<std::string> patterns{"linesplit", "fmap", "smap", "fsmap", "f
 
 class GraphLoading : public testing::Test {
  protected:
-  GraphLoading() {
-    std::string pattern = (fs::temp_directory_path() / "graph_loading_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~GraphLoading() override { fs::remove_all(folder_); }
-  std::string file(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return (folder_ / name).string();
-  }
+  std::string file(const std::string& name, const std::string& text) const { return folder_.write(name, text); }
   /// Runs `work` on this number of workers.
   static void with(std::size_t workers, const loader& work) {
     cluster c({.workers = workers, .servers = 1});
@@ -83,7 +71,7 @@ class GraphLoading : public testing::Test {
     return all;
   }
 
-  fs::path folder_;
+  const test::temporary_folder folder_{"graph_loading_"};
 };
 
 template <class Id>

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -76,7 +75,7 @@ whole_graph gather_graph(std::size_t workers, const std::vector<std::string>& fi
       ASSERT_EQ(g.owner(g.number(v)), rank);
       const auto all = [&](const adjacency& a, auto& to) {
         for (std::size_t k = 0; k < a.of(v).size(); ++k)
-          to.emplace_back(g.number(v), g.number(a.of(v)[k]), options.weighted ? a.weights_of(v)[k] : 1);
+          to.emplace_back(g.number(v), g.number(a.of(v)[k]), a.weight_at(a.begin[v] + k));
       };
       all(g.out, p.out);
       if (options.incoming) all(g.in, p.in);

@@ -26,7 +26,6 @@ LITTLE_DISK = 64 << 20
 SLOW_CONNECT = 0.001          # seconds on loopback; usually 0.00005
 SLOW_NAME = 1.0               # seconds of a look-up
 SLOW_CLOCK = 1e-6             # seconds of a look at the clock; usually 0.00000005, with a system call ten times that
-LONGEST_SOCKET_PATH = 107
 COMMAND_LIMIT = 20.0          # seconds
 FEW_PORTS = 1000
 FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
