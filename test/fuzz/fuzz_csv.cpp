@@ -8,26 +8,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "load/format/sample_parser.hpp"
 #include "load/input/byte_range.hpp"
 #include "paracel/error.hpp"
 #include "property.hpp"
+#include "sample_reading.hpp"
 
 namespace {
-
-std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::sample_rows& rows) {
-  try {
-    rows = read();
-    return {};
-  } catch (const paracel::data_error& e) {
-    return e.what();
-  }
-}
 
 // Equal, or both missing.
 template <class T>
@@ -75,13 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.features = {"1", "0"};
   }
   paracel::sample_layout layout;
-  const auto read = [&](bool careful, std::size_t cut) {
-    paracel::sample_parser parser(layout, options);
-    if (careful) parser.read_carefully();
-    const auto second = paracel::line_begin(text, cut);
-    parser.parse({file, text, text.substr(0, second)});
-    parser.parse({file, text, text.substr(second)});
-    return parser.take();
+  const auto read = [&](bool careful, std::size_t cut, paracel::sample_rows& rows) {
+    return read_in_two(text, cut, careful, layout, options, rows);
   };
   try {
     if (!paracel::find_layout(file, text, options, layout)) return 0;
@@ -89,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   paracel::sample_rows rows;
-  const auto problem = outcome([&] { return read(false, text.size()); }, rows);
+  const auto problem = read(false, text.size(), rows);
   if (problem.empty()) {
     const bool labelled = !options.without_label && options.label != rule::none;
     require(rows.label.size() == (labelled ? rows.rows() : 0));
@@ -119,10 +104,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   paracel::sample_rows others;
-  require(outcome([&] { return read(true, text.size()); }, others) == problem &&
-          (!problem.empty() || same(rows, others)));
+  require(read(true, text.size(), others) == problem && (!problem.empty() || same(rows, others)));
   // Only the start of the file can have a header.
   const auto cut = paracel::line_begin(text, text.size() / 2);
-  require(outcome([&] { return read(false, cut); }, others) == problem && (!problem.empty() || same(rows, others)));
+  require(read(false, cut, others) == problem && (!problem.empty() || same(rows, others)));
   return 0;
 }

@@ -2,8 +2,6 @@
 //
 // Arbitrary bytes are a file, plain, gzip or zstd, or a data_error; compressed text is restored; and pieces and ranks
 // together cover all of it, in complete lines. The first byte selects the operation.
-#include <zlib.h>
-#include <zstd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,28 +12,9 @@
 #include "memory_file.hpp"
 #include "paracel/error.hpp"
 #include "property.hpp"
+#include "test/support/compressed.hpp"
 
 namespace {
-
-std::string gzip(const std::string& text) {
-  z_stream state{};
-  require(deflateInit2(&state, 1, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(compressBound(text.size()) + 64, '\0');
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  state.avail_in = static_cast<uInt>(text.size());
-  state.next_out = reinterpret_cast<Bytef*>(out.data());
-  state.avail_out = static_cast<uInt>(out.size());
-  require(deflate(&state, Z_FINISH) == Z_STREAM_END);
-  out.resize(state.total_out);
-  deflateEnd(&state);
-  return out;
-}
-
-std::string zstd(const std::string& text) {
-  std::string out(ZSTD_compressBound(text.size()), '\0');
-  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 1));
-  return out;
-}
 
 std::string read_all(const std::string& name, std::size_t ranks, std::size_t piece_bytes) {
   std::string all;
@@ -61,10 +40,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t piece = 1 + data[0] / 4;
   switch (data[0] % 4) {
     case 0:
-      bytes = gzip(bytes);
+      bytes = paracel::test::gzip(bytes, 1);
       break;
     case 1:
-      bytes = zstd(bytes);
+      bytes = paracel::test::zstd(bytes, 1);
       break;
     default:
       break;  // unmodified: perhaps they start like one of these formats

@@ -7,15 +7,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "load/format/sample_parser.hpp"
-#include "load/input/byte_range.hpp"
-#include "paracel/error.hpp"
 #include "property.hpp"
+#include "sample_reading.hpp"
 
 namespace {
 
@@ -45,16 +42,6 @@ void check(const paracel::sample_rows& rows, const paracel::sample_options& opti
   for (const double v : values) require(std::isfinite(v));
 }
 
-/// Rows, or the error.
-std::string outcome(const std::function<paracel::sample_rows()>& read, paracel::sample_rows& rows) {
-  try {
-    rows = read();
-    return {};
-  } catch (const paracel::data_error& e) {
-    return e.what();
-  }
-}
-
 bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
   return a.value == b.value && a.floats == b.floats && a.weight == b.weight && a.column == b.column &&
          a.row_begin == b.row_begin && a.group == b.group && a.label == b.label && a.classes == b.classes &&
@@ -67,7 +54,6 @@ bool same(const paracel::sample_rows& a, const paracel::sample_rows& b) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const std::string file = "fuzz";
   paracel::sample_layout layout;
   layout.format = paracel::sample_format::libsvm;
   paracel::sample_options options;
@@ -78,21 +64,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[0] & 0x80) != 0) options.group = "qid";
   if ((data[0] & 0x81) == 0x81) options.label = paracel::sample_options::label_rule::relevance;
   if ((data[0] & 0x40) != 0) options.categorical = {"2"};
-  const auto read = [&](bool careful, std::size_t cut) {
-    paracel::sample_parser parser(layout, options);
-    if (careful) parser.read_carefully();
-    const auto second = paracel::line_begin(text, cut);
-    parser.parse({file, text, text.substr(0, second)});
-    parser.parse({file, text, text.substr(second)});
-    return parser.take();
+  const auto read = [&](bool careful, std::size_t cut, paracel::sample_rows& rows) {
+    return read_in_two(text, cut, careful, layout, options, rows);
   };
   paracel::sample_rows rows;
-  const auto problem = outcome([&] { return read(false, text.size()); }, rows);
+  const auto problem = read(false, text.size(), rows);
   if (problem.empty()) check(rows, options);
   paracel::sample_rows others;
-  require(outcome([&] { return read(true, text.size()); }, others) == problem &&
-          (!problem.empty() || same(rows, others)));
-  require(outcome([&] { return read(false, text.size() / 3); }, others) == problem &&
-          (!problem.empty() || same(rows, others)));
+  require(read(true, text.size(), others) == problem && (!problem.empty() || same(rows, others)));
+  require(read(false, text.size() / 3, others) == problem && (!problem.empty() || same(rows, others)));
   return 0;
 }

@@ -20,6 +20,7 @@
 #include "load/input/input.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/document_samples.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
@@ -43,12 +44,6 @@ auto is_sample_of_document(std::size_t i) {
 
 class GrowingInput : public ::testing::Test {
  protected:
-  GrowingInput() {
-    std::string pattern = (fs::temp_directory_path() / "growing_input_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~GrowingInput() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text, std::ios::openmode how = std::ios::trunc) const {
     std::ofstream(folder_ / name, std::ios::binary | how) << text;
     return (folder_ / name).string();
@@ -94,7 +89,7 @@ class GrowingInput : public ::testing::Test {
     return all;
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"growing_input_"};
 };
 
 TEST_F(GrowingInput, AllWorkersReadWhatRankZeroSawHoweverMuchIsAppended) {
@@ -212,7 +207,7 @@ TEST_F(GrowingInput, AFileThatIsGoneIsAnErrorOfAllThatNamesIt) {
   std::mutex mutex;
   std::vector<std::string> errors;
   job.run([&](paracel::Comm comm) {
-    input_set input(comm, {folder_.string()});
+    input_set input(comm, {folder_.path()});
     comm.synchronize();
     if (comm.get_rank() == 0) fs::remove(last);
     comm.synchronize();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -11,6 +9,7 @@
 #include <paracel/sparse.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
@@ -18,12 +17,6 @@ using namespace paracel;
 
 class LoadBothWays : public ::testing::Test {
  protected:
-  LoadBothWays() {
-    std::string name = (std::filesystem::temp_directory_path() / "paracel_both_XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~LoadBothWays() override { std::filesystem::remove_all(folder_); }
-
   /// Entries, some of them repeated; some columns are frequent. `name`: prefix of each number.
   std::string write(std::uint64_t seed, const std::string& name) const {
     const auto path = folder_ / (name + std::to_string(seed));
@@ -49,7 +42,7 @@ class LoadBothWays : public ::testing::Test {
     EXPECT_EQ(a.value, b.value);
   }
 
-  std::filesystem::path folder_;
+  const paracel::test::temporary_folder folder_{"paracel_both_"};
 };
 
 TEST_F(LoadBothWays, IsWhatTwoLoadsAreForEveryRuleOfDuplicates) {

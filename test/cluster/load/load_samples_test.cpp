@@ -6,37 +6,26 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <zlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "test/support/cluster.hpp"
+#include "test/support/compressed.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
-namespace fs = std::filesystem;
 using paracel::sample_options;
 using paracel::sample_rows;
 using paracel::test::cluster;
+using paracel::test::gzip;
 
 class LoadSamples : public ::testing::Test {
  protected:
-  LoadSamples() {
-    std::string pattern = (fs::temp_directory_path() / "load_samples_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~LoadSamples() override { fs::remove_all(folder_); }
-
-  std::string write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return (folder_ / name).string();
-  }
+  std::string write(const std::string& name, const std::string& text) const { return folder_.write(name, text); }
 
   /// The samples of all workers, merged.
   static sample_rows load(std::size_t workers, const std::vector<std::string>& names, const sample_options& options) {
@@ -82,7 +71,7 @@ class LoadSamples : public ::testing::Test {
     return said.empty() ? "accepted" : said.front();
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"load_samples_"};
 };
 
 TEST_F(LoadSamples, RowsAreThoseOfTheFileWhateverTheNumberOfWorkers) {
@@ -161,20 +150,6 @@ TEST_F(LoadSamples, AHeaderOfEveryFileIsLeftOutEvenBehindBlankLines) {
     EXPECT_EQ(rows.label, (std::vector<double>{3, 6, 9}));
     EXPECT_EQ(rows.names, (std::vector<std::string>{"x", "y"}));
   }
-}
-
-std::string gzip(const std::string& text) {
-  z_stream state{};
-  deflateInit2(&state, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(compressBound(text.size()) + 64, '\0');
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  state.avail_in = static_cast<uInt>(text.size());
-  state.next_out = reinterpret_cast<Bytef*>(out.data());
-  state.avail_out = static_cast<uInt>(out.size());
-  deflate(&state, Z_FINISH);
-  out.resize(state.total_out);
-  deflateEnd(&state);
-  return out;
 }
 
 TEST_F(LoadSamples, CompressedAndPlainFilesTogetherAreTheSameRows) {

@@ -4,9 +4,7 @@
 #include <paracel/dense_rows.hpp>
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -14,11 +12,11 @@
 #include <paracel/error.hpp>
 
 #include "test/support/cluster.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace paracel {
 namespace {
 
-namespace fs = std::filesystem;
 using test::cluster;
 
 std::string error_of(const std::string& text, const vector_options& options = {}) {
@@ -99,16 +97,11 @@ TEST(ParseVectors, SaysWhereSomethingIsWrong) {
 
 class LoadVectors : public testing::Test {
  protected:
-  LoadVectors() {
-    std::string pattern = (fs::temp_directory_path() / "load_vectors_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~LoadVectors() override { fs::remove_all(folder_); }
   std::string write(const std::string& text) {
     std::ofstream(folder_ / "rows", std::ios::binary) << text;
     return (folder_ / "rows").string();
   }
-  fs::path folder_;
+  const test::temporary_folder folder_{"load_vectors_"};
 };
 
 TEST_F(LoadVectors, IsTheSameForAnyNumberOfWorkers) {

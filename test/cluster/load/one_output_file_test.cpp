@@ -3,12 +3,9 @@
 // One output file instead of one for each worker: it contains the same in rank order, or does not exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,6 +20,7 @@
 
 #include "test/support/cluster.hpp"
 #include "test/support/file_size_limit.hpp"
+#include "test/support/temporary_folder.hpp"
 #include "worker/results/result_files.hpp"
 
 namespace paracel {
@@ -35,13 +33,6 @@ using testing::IsEmpty;
 
 class OneOutputFile : public testing::Test {
  protected:
-  OneOutputFile() {
-    std::string name = (std::filesystem::temp_directory_path() / "paracel-one-file-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder");
-    folder_ = name;
-  }
-  ~OneOutputFile() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
   /// The results in a subfolder, with their contents.
   [[nodiscard]] std::map<std::string, std::string> results(const std::string& below = ".") const {
@@ -54,7 +45,8 @@ class OneOutputFile : public testing::Test {
     return all;
   }
 
-  std::string folder_;
+  const test::temporary_folder made_{"paracel-one-file-"};
+  const std::string folder_ = made_.path();
 };
 
 /// The lines of a rank: none on every third one, more than one round's worth on the next.

@@ -3,10 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -23,6 +20,7 @@
 
 #include "test/support/cluster.hpp"
 #include "test/support/file_size_limit.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace paracel {
 namespace {
@@ -33,13 +31,6 @@ using testing::HasSubstr;
 
 class ResultFiles : public testing::Test {
  protected:
-  ResultFiles() {
-    std::string name = (std::filesystem::temp_directory_path() / "paracel-results-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder");
-    folder_ = name;
-  }
-  ~ResultFiles() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
   [[nodiscard]] std::string text(const std::string& name) const {
     std::ifstream in(path(name), std::ios::binary);
@@ -51,7 +42,8 @@ class ResultFiles : public testing::Test {
     return path(name);
   }
 
-  std::string folder_;
+  const test::temporary_folder made_{"paracel-results-"};
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(ResultFiles, EveryFormOfADictionaryIsWrittenInTheOrderOfItsKeys) {

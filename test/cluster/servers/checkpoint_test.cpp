@@ -20,6 +20,7 @@
 #include "storage/checkpoint_store.hpp"
 #include "test/support/cluster.hpp"
 #include "test/support/crash_disk.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace paracel {
 namespace {
@@ -63,13 +64,6 @@ class event_list {
 
 class Checkpoint : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "paracel_checkpoint_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   cluster_options options(std::size_t workers, std::size_t servers, std::uint32_t threads, std::uint32_t every) {
     cluster_options o{.workers = workers, .servers = servers, .threads = threads};
     o.checkpoints.plan.folder = folder_;
@@ -87,7 +81,8 @@ class Checkpoint : public testing::Test {
     return storage::checkpoint_clocks(storage::posix_file_system(), folder_);
   }
 
-  std::string folder_;
+  const test::temporary_folder made_{"paracel_checkpoint_"};
+  const std::string folder_ = made_.path();
   event_list events_;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "alg/common/output/npy.hpp"
+#include "test/support/temporary_folder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
@@ -24,13 +24,6 @@ using testing::HasSubstr;
 
 class Npy : public testing::Test {
  protected:
-  Npy() {
-    std::string name = (std::filesystem::temp_directory_path() / "paracel-npy-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder");
-    folder_ = name;
-  }
-  ~Npy() override { std::filesystem::remove_all(folder_); }
-
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
   [[nodiscard]] std::string bytes(const std::string& name) const {
     std::ifstream in(path(name), std::ios::binary);
@@ -57,7 +50,8 @@ class Npy : public testing::Test {
     return s + dictionary + elements;
   }
 
-  std::string folder_;
+  const test::temporary_folder made_{"paracel-npy-"};
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(Npy, TheBytesAreThoseThatNumpyWrites) {

@@ -2,7 +2,6 @@
 #include "load/input/byte_range.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -13,6 +12,7 @@
 
 #include "paracel/error.hpp"
 #include "paracel/samples.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
@@ -20,12 +20,6 @@ namespace fs = std::filesystem;
 
 class ByteRange : public ::testing::Test {
  protected:
-  ByteRange() {
-    std::string pattern = (fs::temp_directory_path() / "byte_range_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~ByteRange() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) {
     const auto path = folder_ / name;
     fs::create_directories(path.parent_path());
@@ -42,7 +36,7 @@ class ByteRange : public ::testing::Test {
     return all;
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"byte_range_"};
 };
 
 TEST_F(ByteRange, RanksTogetherReadEveryLineOnceInOrder) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "storage/file_system.hpp"
+#include "test/support/temporary_folder.hpp"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,12 +26,6 @@ constexpr std::size_t plenty = std::size_t{1} << 24;
 
 class Disk : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "paracel_disk_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string at(const std::string& name) const { return folder_ + "/" + name; }
   /// The number of files in the folder, including temporary ones.
   [[nodiscard]] long files() const {
@@ -38,7 +33,8 @@ class Disk : public testing::Test {
   }
 
   posix_file_system disk_;
-  std::string folder_;
+  const test::temporary_folder made_{"paracel_disk_"};
+  const std::string folder_ = made_.path();
 };
 
 TEST_F(Disk, ReadsBackWhatWasWritten) {

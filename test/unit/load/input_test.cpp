@@ -2,10 +2,7 @@
 #include "load/input/input.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -17,41 +14,19 @@
 #include "load/input/foreign_format.hpp"
 #include "paracel/error.hpp"
 #include "paracel/samples.hpp"
+#include "test/support/compressed.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
 using paracel::input_piece;
 using paracel::input_set;
-
-std::string gzip(const std::string& text, int level = 6) {
-  z_stream state{};
-  deflateInit2(&state, level, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(compressBound(text.size()) + 64, '\0');
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  state.avail_in = static_cast<uInt>(text.size());
-  state.next_out = reinterpret_cast<Bytef*>(out.data());
-  state.avail_out = static_cast<uInt>(out.size());
-  deflate(&state, Z_FINISH);
-  out.resize(state.total_out);
-  deflateEnd(&state);
-  return out;
-}
-
-std::string zstd(const std::string& text) {
-  std::string out(ZSTD_compressBound(text.size()), '\0');
-  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
-  return out;
-}
+using paracel::test::gzip;
+using paracel::test::zstd;
 
 class Input : public ::testing::Test {
  protected:
-  Input() {
-    std::string pattern = (fs::temp_directory_path() / "input_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~Input() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& bytes) {
     const auto path = folder_ / name;
     fs::create_directories(path.parent_path());
@@ -83,7 +58,7 @@ class Input : public ::testing::Test {
     return "accepted";
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"input_"};
 };
 
 TEST_F(Input, PiecesOfAllRanksAreTheFilesWhateverTheyAreCompressedBy) {

@@ -2,9 +2,7 @@
 #include "paracel/json_parser.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -13,19 +11,13 @@
 
 #include "config/json_document.hpp"
 #include "paracel/error.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
-namespace fs = std::filesystem;
-
 class JsonParser : public ::testing::Test {
  protected:
-  JsonParser() {
-    std::string pattern = (fs::temp_directory_path() / "json_parser_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    file_ = (folder_ / "cfg.json").string();
-  }
-  ~JsonParser() override { fs::remove_all(folder_); }
+  JsonParser() { file_ = (folder_ / "cfg.json").string(); }
 
   paracel::json_parser parser(const std::string& text) {
     std::ofstream(file_) << text;
@@ -43,7 +35,7 @@ class JsonParser : public ::testing::Test {
     return "accepted";
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"json_parser_"};
   std::string file_;
 };
 
@@ -102,10 +94,10 @@ TEST_F(JsonParser, ChecksThatFilesExist) {
   std::ofstream(folder_ / "data.csv") << "1,1\n";
   const auto data = (folder_ / "data.csv").string();
   const auto p =
-      parser("{\"in\": \"" + data + "\", \"dir\": \"" + folder_.string() + "\", \"glob\": \"" +
+      parser("{\"in\": \"" + data + "\", \"dir\": \"" + folder_.path() + "\", \"glob\": \"" +
              (folder_ / "*.csv").string() + "\", \"no\": \"" + data + "x\", \"list\": [\"" + data + "\", \"nope\"]}");
   EXPECT_EQ(p.check_parse<std::string>("in"), data);
-  EXPECT_EQ(p.check_parse<std::string>("dir"), folder_.string());
+  EXPECT_EQ(p.check_parse<std::string>("dir"), folder_.path());
   EXPECT_EQ(p.check_parse<std::string>("glob"), (folder_ / "*.csv").string());
   // What drivers of Paracel 0.3 catch, to print it and return 1; as an std::exception it is caught, too.
   EXPECT_EQ(error_of<std::invalid_argument>([&] { (void)p.check_parse<std::string>("no"); }),

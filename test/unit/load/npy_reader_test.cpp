@@ -2,21 +2,18 @@
 #include "load/format/npy_reader.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "paracel/error.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
-namespace fs = std::filesystem;
 using paracel::sample_options;
 
 template <class T>
@@ -36,12 +33,7 @@ std::string npy(const std::string& type, const std::string& shape, const std::ve
 
 class NpyReader : public ::testing::Test {
  protected:
-  NpyReader() {
-    std::string pattern = (fs::temp_directory_path() / "npy_reader_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-    options_.label = sample_options::label_rule::none;
-  }
-  ~NpyReader() override { fs::remove_all(folder_); }
+  NpyReader() { options_.label = sample_options::label_rule::none; }
 
   std::string write(const std::string& bytes, const std::string& name = "a.npy") {
     std::ofstream(folder_ / name, std::ios::binary) << bytes;
@@ -58,7 +50,7 @@ class NpyReader : public ::testing::Test {
     return "accepted";
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"npy_reader_"};
   sample_options options_;
 };
 

@@ -2,20 +2,18 @@
 #include "load/format/sample_parser.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "core/number_parsing.hpp"
 #include "paracel/error.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
-namespace fs = std::filesystem;
 using paracel::parse_samples;
 using paracel::sample_options;
 
@@ -326,19 +324,17 @@ TEST(DataReader, ColonsInFieldsMakeNoLibsvm) {
 }
 
 TEST(DataReader, FilesMustHaveTheHeaderInTheSameOrder) {
-  std::string pattern = (fs::temp_directory_path() / "data_reader_XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
+  const paracel::test::temporary_folder folder("data_reader_");
   std::ofstream(folder / "a.csv") << "a,b,y\n1,2,3\n";
   std::ofstream(folder / "b.csv") << "b,a,y\n2,1,3\n";
   try {
-    paracel::read_samples({folder.string()}, 0, 1, real());
+    paracel::read_samples({folder.path()}, 0, 1, real());
     ADD_FAILURE();
   } catch (const paracel::data_error& e) {
     EXPECT_EQ(std::string(e.what()), (folder / "b.csv").string() +
                                          ":1:1: found a header that differs from the first file's, want the same "
                                          "fields in the same order");
   }
-  fs::remove_all(folder);
 }
 
 TEST(DataReader, AQuotedFieldMayHaveSeparatorsAndIsANumberOtherwise) {
@@ -364,8 +360,7 @@ TEST(DataReader, TheSeparatorIsTheFirstLinesOrTheCallers) {
 }
 
 TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {
-  std::string pattern = (fs::temp_directory_path() / "data_reader_XXXXXX").string();
-  const fs::path folder = ::mkdtemp(pattern.data());
+  const paracel::test::temporary_folder folder("data_reader_");
   std::string text;
   for (int i = 1; i <= 500; ++i) {
     text += std::to_string(i) + "," + std::to_string(i % 2) + (i % 50 == 0 ? "\n\n" : "\n");
@@ -376,7 +371,7 @@ TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {
   for (const std::size_t size : {1U, 3U, 8U, 1000U}) {
     std::vector<double> all;
     for (std::size_t r = 0; r < size; ++r) {
-      const auto rows = paracel::read_samples({folder.string()}, r, size);
+      const auto rows = paracel::read_samples({folder.path()}, r, size);
       EXPECT_TRUE(rows.dense);
       EXPECT_EQ(rows.columns, 1U);
       all.insert(all.end(), rows.value.begin(), rows.value.end());
@@ -395,7 +390,6 @@ TEST(DataReader, RanksTogetherReadEverySampleOnceAndNameLinesOfTheWholeFile) {
   EXPECT_NO_THROW(paracel::read_samples({bad}, 0, 4));
   // A rank that has no bytes of the file still knows the number of columns and rejects an empty input.
   EXPECT_THROW(paracel::read_samples({(folder / "b.csv").string()}, 1, 2), paracel::data_error);
-  fs::remove_all(folder);
 }
 
 TEST(DataReader, ALongFirstLineOverManyShortOnesReservesNoMoreThanTheText) {

@@ -2,7 +2,6 @@
 #include "paracel/schema.hpp"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "config/json_document.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
@@ -19,8 +19,6 @@ using paracel::key_type;
 class Schema : public ::testing::Test {
  protected:
   Schema() : schema_("prog", "a test") {
-    std::string pattern = (fs::temp_directory_path() / "schema_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
     input_ = (folder_ / "in.dat").string();
     std::ofstream(input_) << "1,1\n";
     schema_.key("input", key_type::files, "what to read").required();
@@ -34,7 +32,6 @@ class Schema : public ::testing::Test {
     schema_.key("lambdas", key_type::numbers, "weights").at_least(0);
     schema_.key("functions", key_type::strings, "names");
   }
-  ~Schema() override { fs::remove_all(folder_); }
 
   /// Checks a config {"input": <an existing file>, ...rest}.
   paracel::config check(const std::string& rest) {
@@ -51,7 +48,7 @@ class Schema : public ::testing::Test {
     return "accepted";
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"schema_"};
   std::string input_;
   paracel::config_schema schema_;
 };

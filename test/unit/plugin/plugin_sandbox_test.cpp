@@ -380,6 +380,13 @@ TEST(PluginSandbox, LossesAreLoggedWithTheKeyAndNotEveryTime) {
   EXPECT_THAT(lines[2], HasSubstr("4 times so far"));
 }
 
+void announce(expected_calls& soon, const std::vector<double>& values, const std::vector<double>& deltas) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    soon.add({value_tag::f64, std::as_bytes(std::span(&values[i], 1))},
+             {value_tag::f64, std::as_bytes(std::span(&deltas[i], 1))});
+  soon.run();
+}
+
 TEST(PluginSandbox, AnnouncedCallsAreOneHandOver) {
   both of;
   const auto& u = of.sandboxed.load_update("good_updates.so", "multiply");
@@ -389,10 +396,7 @@ TEST(PluginSandbox, AnnouncedCallsAreOneHandOver) {
   std::iota(values.begin(), values.end(), 0.0);
   {
     expected_calls soon(&u);
-    for (std::size_t i = 0; i < values.size(); ++i)
-      soon.add({value_tag::f64, std::as_bytes(std::span(&values[i], 1))},
-               {value_tag::f64, std::as_bytes(std::span(&deltas[i], 1))});
-    soon.run();
+    announce(soon, values, deltas);
     for (const double v : values) EXPECT_EQ(added(u, v, 3), 3 * v);
     EXPECT_EQ(mine.handed_over(), before + 2);  // 64 calls and 36
     EXPECT_EQ(added(u, 99, 4), 396);            // not announced
@@ -407,10 +411,7 @@ TEST(PluginSandbox, OneThatDiesAmongAnnouncedCallsFailsAlone) {
   const auto& u = of.sandboxed.load_update("deadly_updates.so", "deadly_segv");
   std::vector<double> values{1, 2, 3, 4, 5, 6}, deltas{1, 1, -1, 1, -1, 1};
   expected_calls soon(&u);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    soon.add({value_tag::f64, std::as_bytes(std::span(&values[i], 1))},
-             {value_tag::f64, std::as_bytes(std::span(&deltas[i], 1))});
-  soon.run();
+  announce(soon, values, deltas);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto r = run(u, values[i], deltas[i]);
     if (deltas[i] < 0) EXPECT_EQ(r.outcome, abi::failed);
@@ -428,10 +429,7 @@ TEST(PluginSandbox, SlowCallsAreNotMadeAhead) {
   const std::vector<double> values{1, 2, 3}, deltas{-1, -1, 1};
   const auto begun = std::chrono::steady_clock::now();
   expected_calls soon(&u);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    soon.add({value_tag::f64, std::as_bytes(std::span(&values[i], 1))},
-             {value_tag::f64, std::as_bytes(std::span(&deltas[i], 1))});
-  soon.run();
+  announce(soon, values, deltas);
   EXPECT_EQ(of.sandboxed.sandbox()->lost(), 1U);  // the first; the second waits for its turn
   EXPECT_THAT(why(u, 1, -1), HasSubstr("ran for longer"));
   EXPECT_EQ(of.sandboxed.sandbox()->lost(), 1U);

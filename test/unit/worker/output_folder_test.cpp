@@ -11,6 +11,7 @@
 
 #include "paracel/error.hpp"
 #include "test/support/file_size_limit.hpp"
+#include "test/support/temporary_folder.hpp"
 
 namespace {
 
@@ -19,24 +20,18 @@ using paracel::output_folder;
 
 class OutputFolder : public ::testing::Test {
  protected:
-  OutputFolder() {
-    std::string pattern = (fs::temp_directory_path() / "output_folder_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~OutputFolder() override { fs::remove_all(folder_); }
-
   void write(const std::string& name, const std::string& text = "x") const { std::ofstream(folder_ / name) << text; }
   [[nodiscard]] bool is_there(const std::string& name) const { return fs::exists(fs::symlink_status(folder_ / name)); }
   /// A run of `workers` that writes labels_<rank>.
   void run(std::uint64_t job, std::uint32_t workers, const std::string& program = "kmeans") const {
     for (std::uint32_t w = 0; w < workers; ++w) {
-      output_folder out(folder_.string(), {job, w, program});
+      output_folder out(folder_.path(), {job, w, program});
       out.record("labels_" + std::to_string(w));
       write("labels_" + std::to_string(w), std::to_string(job));
     }
   }
 
-  fs::path folder_;
+  const paracel::test::temporary_folder folder_{"output_folder_"};
 };
 
 TEST_F(OutputFolder, ARunRemovesWhatTheLastRunOfTheSameProgramListedAndNothingElse) {
@@ -55,27 +50,27 @@ TEST_F(OutputFolder, ARunRemovesWhatTheLastRunOfTheSameProgramListedAndNothingEl
 }
 
 TEST_F(OutputFolder, AJobThatRunsIsNamedToASecondOne) {
-  const output_folder first(folder_.string(), {1, 0, "kmeans"});
-  const output_folder own_second_worker(folder_.string() + "/", {1, 1, "kmeans"});
+  const output_folder first(folder_.path(), {1, 0, "kmeans"});
+  const output_folder own_second_worker(folder_.path() + "/", {1, 1, "kmeans"});
   try {
-    const output_folder second(folder_.string(), {2, 0, "kmeans"});
+    const output_folder second(folder_.path(), {2, 0, "kmeans"});
     FAIL() << "accepted";
   } catch (const paracel::config_error& e) {
-    const auto want = "output folder " + folder_.string() + " belongs to a job that is running (job 0000000000000001,";
+    const auto want = "output folder " + folder_.path() + " belongs to a job that is running (job 0000000000000001,";
     EXPECT_EQ(std::string(e.what()).find(want), 0U) << e.what();
   }
 }
 
 TEST_F(OutputFolder, WhatARunReadsStaysAndIsRemovedByTheNextOne) {
   {
-    output_folder out(folder_.string(), {1, 0, "lr"});
+    output_folder out(folder_.path(), {1, 0, "lr"});
     for (const char* name : {"model.json", "theta_0", "pred_0"}) {
       out.record(name);
       write(name);
     }
     write("model.json", R"({"arrays": {"theta": {"files": ["theta_0"]}}})");
   }
-  output_folder::keep({folder_.string()});
+  output_folder::keep({folder_.path()});
   run(2, 1, "lr");
   EXPECT_TRUE(is_there("model.json"));
   EXPECT_TRUE(is_there("theta_0"));
@@ -87,7 +82,7 @@ TEST_F(OutputFolder, WhatARunReadsStaysAndIsRemovedByTheNextOne) {
 
 TEST_F(OutputFolder, NamesThatAFullDiskHasNoSpaceForAreListedWhenThereIsSome) {
   {
-    output_folder out(folder_.string(), {1, 0, "kmeans"});
+    output_folder out(folder_.path(), {1, 0, "kmeans"});
     for (const char* name : {"second_one", "third", "seco"}) write(name);
     out.record(std::string(980, 'x'));
     testing::internal::CaptureStderr();
@@ -98,7 +93,7 @@ TEST_F(OutputFolder, NamesThatAFullDiskHasNoSpaceForAreListedWhenThereIsSome) {
       EXPECT_EQ(fs::file_size(folder_ / ".paracel" / "kmeans.0.files"), 981U) << "no part of a name";
     }
     EXPECT_EQ(testing::internal::GetCapturedStderr(),
-              "worker 0: warning: " + folder_.string() +
+              "worker 0: warning: " + folder_.path() +
                   "/.paracel/kmeans.0.files: cannot be written: No space left on device; the next run may not remove "
                   "second_one\n");
   }
@@ -116,7 +111,7 @@ TEST_F(OutputFolder, ANameThatIsCutOffRemovesNothing) {
 }
 
 TEST_F(OutputFolder, AListCannotNameWhatLiesElsewhere) {
-  const auto outside = folder_.string() + "_outside";
+  const auto outside = folder_.path() + "_outside";
   fs::create_directory(outside);
   std::ofstream(outside + "/precious") << "x";
   run(1, 1);
