@@ -330,9 +330,7 @@ k_core_result core_numbers(Comm comm, const distributed_graph& graph) {
 }
 
 void k_core_numbers::solve() {
-  auto load = settings_.load_options();
-  load.entries.values = entry_options::value_rule::ignore;
-  load.self_loops = false;
+  auto load = settings_.load_topology();
   load.undirected = true;
   load.once = true;
   load.once_limit = settings_.gather_limit;

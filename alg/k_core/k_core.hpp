@@ -91,16 +91,10 @@ struct k_core_settings : graph_settings {
 };
 
 /// Reads the graph, computes the core numbers, writes core_<rank>.
-class k_core_numbers : public paralg {
+class k_core_numbers : public graph_program<k_core_settings> {
  public:
-  using settings_type = k_core_settings;
-
-  k_core_numbers(Comm comm, const std::string& server_info, const k_core_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  k_core_settings settings_;
 };
 
 }  // namespace paracel::alg

@@ -67,10 +67,9 @@ struct mvv_pregel_settings : mvv_settings {
 std::vector<double> values_of_ids(Comm comm, const distributed_graph& graph, const std::string& file);
 
 /// Reads the graph, computes, writes vertex_val_<rank>.
-class max_vertex_value_base : public paralg {
+class max_vertex_value_base : public graph_program<mvv_settings> {
  public:
-  max_vertex_value_base(Comm comm, const std::string& server_info, const mvv_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
 
  protected:
@@ -78,13 +77,10 @@ class max_vertex_value_base : public paralg {
   [[nodiscard]] virtual bool by_rank() const { return true; }
   /// Replaces the initial `values` of the own vertices by the final ones; returns the number of rounds.
   virtual std::uint64_t spread(const distributed_graph& graph, std::vector<double>& values) = 0;
-  mvv_settings settings_;
 };
 
 class max_vertex_value final : public max_vertex_value_base {
  public:
-  using settings_type = mvv_settings;
-
   using max_vertex_value_base::max_vertex_value_base;
 
  private:

@@ -41,16 +41,10 @@ struct sssp_settings : graph_settings {
 };
 
 /// Reads the graph, computes the distances, writes distance_<rank>.
-class single_source_shortest_paths : public paralg {
+class single_source_shortest_paths : public graph_program<sssp_settings> {
  public:
-  using settings_type = sssp_settings;
-
-  single_source_shortest_paths(Comm comm, const std::string& server_info, const sssp_settings& settings)
-      : paralg(server_info, std::move(comm), settings.output), settings_(settings) {}
+  using graph_program::graph_program;
   void solve() override;
-
- private:
-  sssp_settings settings_;
 };
 
 }  // namespace paracel::alg

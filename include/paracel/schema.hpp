@@ -155,7 +155,6 @@ class config {
     }
     throw config_error(file_ + ": key \"" + std::string(name) + "\" does not have the type or the range asked for");
   }
-  /// Whether the schema has the key.
   /// Whether the file, one that it includes or the command line has the key; false where its fallback is in use.
   [[nodiscard]] bool given(std::string_view name) const;
   /// Whether the key is given, or the schema has a default. Throws: config_error when the schema has no such key.
