@@ -132,12 +132,13 @@ def free_port():
 
 
 class Run:
-    """A running prun.py, with its output in files."""
+    """A running prun.py, with its output in files of its own."""
 
     def __init__(self, arguments, folder, prefix=(), environment=None, launcher=(sys.executable, PRUN)):
         self.folder = folder
-        self.out_path, self.err_path = os.path.join(folder, "stdout"), os.path.join(folder, "stderr")
-        with open(self.out_path, "wb") as out, open(self.err_path, "wb") as err:
+        out_file, self.out_path = tempfile.mkstemp(prefix="stdout_", dir=folder)
+        err_file, self.err_path = tempfile.mkstemp(prefix="stderr_", dir=folder)
+        with open(out_file, "wb") as out, open(err_file, "wb") as err:
             self.process = subprocess.Popen([*prefix, *launcher, *arguments], cwd=folder, stdout=out, stderr=err,
                                             stdin=subprocess.DEVNULL, env=environment or clean_environment())
         self.pid = self.process.pid

@@ -26,8 +26,10 @@ def shown(line):
 class JsonLogs(JobTest):
     def job(self, *arguments, **more):
         folder = os.path.join(tempfile.mkdtemp(dir=self.folder), "run")
-        status, out, err = self.prun("--log-format", "json", "--run-dir", folder, *arguments, **more)
-        return status, out, err, folder
+        run = self.start("--log-format", "json", "--run-dir", folder, *arguments, **more)
+        status = run.wait()
+        self.out_path = run.out_path
+        return status, run.out(), run.err(), folder
 
     def objects(self, text, run=None):
         """Of a log or of standard error."""
@@ -82,7 +84,7 @@ class JsonLogs(JobTest):
         status, out, err, folder = self.job("-w", "2", program)
         self.assertEqual(status, 0, (seed, err))
         launcher = self.objects(err)
-        self.assertEqual(read_bytes(os.path.join(self.folder, "stdout")), data, seed)  # as it is
+        self.assertEqual(read_bytes(self.out_path), data, seed)  # as it is
         logs = self.logs(folder)
         wanted = [shown(line) for line in data.split(b"\n")]
         # Worker 0's two outputs are separate lines, worker 1's are one after the other.
