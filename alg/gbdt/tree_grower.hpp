@@ -152,8 +152,8 @@ class tree_grower {
   void find_splits(collectives& all, const std::vector<open_node*>& nodes);
   // The splits of a node by one feature: what they have in common, and the best one so far.
   struct candidates {
-    std::size_t values = 0;  // bins of values
-    const std::int64_t* sums = nullptr;
+    std::size_t values = 0;                 // bins of values
+    const std::int64_t* sums = nullptr;     // of bin b: [2 b] gradients, [2 b + 1] hessians and, above them, rows
     const std::int64_t* missing = nullptr;  // null: no row lacks a value
     double parent = 0;                      // the node's score
     double best = 0;                        // its gain

@@ -187,7 +187,7 @@ class server_rounds : public lr_training {
 
  protected:
   /// A round, with its number: theta_ is that of the servers, gradient_ that of this worker's part of J there.
-  virtual void step(int round, double size) = 0;
+  virtual void step(int round, double alpha) = 0;
 
   void push() { task_.job.paracel_update(theta_key, delta_); }
   /// Adds delta_ to the servers' theta at once, and takes what that has become.
@@ -255,8 +255,8 @@ class server_rounds : public lr_training {
 /// the next one with the same theta, whatever the number of workers or servers.
 class gradient_descent : public server_rounds {
   using server_rounds::server_rounds;
-  void step(int /*round*/, double size) override {
-    const double times = task_.settings.sums_gradients ? -size : -size / task_.total_weight;
+  void step(int /*round*/, double alpha) override {
+    const double times = task_.settings.sums_gradients ? -alpha : -alpha / task_.total_weight;
     for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] = times * gradient_[j];
     push();
   }
@@ -287,20 +287,20 @@ class stochastic_descent : public server_rounds {
   }
 
  protected:
-  virtual void pass(double size) = 0;
+  virtual void pass(double alpha) = 0;
   /// The change of theta_ by a step along each of these rows.
-  void descend(std::span<const std::size_t> rows, double size) {
+  void descend(std::span<const std::size_t> rows, double alpha) {
     delta_ = theta_;
-    task_.problem.row_steps(rows, size, delta_, mean_weight());
+    task_.problem.row_steps(rows, alpha, delta_, mean_weight());
     for (std::size_t j = 0; j < delta_.size(); ++j) delta_[j] -= theta_[j];
   }
 
   std::vector<std::size_t> order_;
 
  private:
-  void step(int round, double size) final {
+  void step(int round, double alpha) final {
     shuffle(round);
-    pass(size);
+    pass(alpha);
   }
   void shuffle(int round) {
     counter_random(task_.settings.seed, static_cast<std::uint64_t>(round), task_.job.get_worker_id()).shuffle(order_);
@@ -310,8 +310,8 @@ class stochastic_descent : public server_rounds {
 /// ipm: theta becomes the mean of the workers' results, weighted by rows.
 class parameter_mixing : public stochastic_descent {
   using stochastic_descent::stochastic_descent;
-  void pass(double size) override {
-    descend(order_, size);
+  void pass(double alpha) override {
+    descend(order_, alpha);
     const double share = task_.problem.weight() / task_.total_weight;
     for (double& d : delta_) d *= share;
     push();
@@ -321,11 +321,11 @@ class parameter_mixing : public stochastic_descent {
 /// downpour: after each batch the difference is pushed and the servers' theta is returned.
 class batch_exchange : public stochastic_descent {
   using stochastic_descent::stochastic_descent;
-  void pass(double size) override {
+  void pass(double alpha) override {
     const auto given = task_.settings.batch_size;
     const auto rows = given != 0 ? given : std::max<std::size_t>(order_.size() / 1000, 10);
     for (std::size_t at = 0; at < order_.size(); at += rows) {
-      descend(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), size);
+      descend(std::span(order_).subspan(at, std::min(rows, order_.size() - at)), alpha);
       exchange();
     }
   }
@@ -334,9 +334,9 @@ class batch_exchange : public stochastic_descent {
 /// agd: as downpour, with one sample a batch.
 class row_exchange : public stochastic_descent {
   using stochastic_descent::stochastic_descent;
-  void pass(double size) override {
+  void pass(double alpha) override {
     for (const auto i : order_) {
-      task_.problem.row_step(i, size, theta_, delta_, mean_weight());
+      task_.problem.row_step(i, alpha, theta_, delta_, mean_weight());
       exchange();
     }
   }

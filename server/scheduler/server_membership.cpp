@@ -37,7 +37,7 @@ std::uint32_t server_membership::up() const noexcept {
 
 server_membership::verdict server_membership::server_lost(std::uint32_t slot) {
   auto& s = changing().servers[slot];
-  if (s.state == server_state::down || s.state == server_state::gone) return {};
+  if (s.state == server_state::down || s.state == server_state::gone) return {.continues = true};
   if (may_head(s.state)) {
     if (spare() == 0) {
       if (lost_ == 0) return {false, "there is no other replica of its partitions"};
@@ -49,7 +49,7 @@ server_membership::verdict server_membership::server_lost(std::uint32_t slot) {
   const bool on_ring = s.state != server_state::entering && s.state != server_state::left;
   s.state = on_ring ? server_state::down : server_state::gone;
   ++members_.epoch;
-  return {};
+  return {.continues = true};
 }
 
 void server_membership::rejoin(server_entry s) {

@@ -12,6 +12,7 @@ from paracel.loading import (Columns, Samples, SparseRows, entries_of, load_colu
 Opened = TypeVar("Opened", bound="Paralg")  # Self, from Python 3.11 on
 
 
+# read, write, update and the like are in src/python/binding/core/parameters.cpp.
 class Paralg(_core.Paralg):
     """An algorithm: a subclass with `solve`. Each worker of the job runs it on its own part of the data; the parameters that they
     share are in the servers, under string keys.
