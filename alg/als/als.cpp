@@ -386,10 +386,9 @@ void alternating_least_squares::solve_one_step() {
 
 void alternating_least_squares::read_initial() {
   const auto& path = settings_.use.initial.path;
-  const auto word = [](bool implicit) { return implicit ? "true" : "false"; };
   initial_.emplace(path, "als", model_.k, settings_.k_place);
-  want_as_in_model(settings_.implicit_place, word(settings_.implicit),
-                   word(model_reader(path, "als").field<bool>("settings.implicit")));
+  want_as_in_model(settings_.implicit_place, settings_.implicit,
+                   model_reader(path, "als").field<bool>("settings.implicit"));
   model_.k = initial_->head().k;
 }
 

@@ -23,6 +23,7 @@ void append_text(std::string& out, T value) {
 }
 inline void append_text(std::string& out, bool value) { out += value ? '1' : '0'; }
 inline void append_text(std::string& out, const std::string& value) { out += value; }
+inline void append_text(std::string& out, const char* value) { out += value; }  // or it would be a bool
 
 template <class T>
 void append_text(std::string& out, const std::vector<T>& values);

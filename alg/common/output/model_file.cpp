@@ -259,11 +259,6 @@ void want_as_in_model(const std::string& place, const std::string& found, const 
   throw config_error(place + ": found " + found + ", want " + of_model + " as in the initial model");
 }
 
-void want_as_in_model(const std::string& place, bool found, bool of_model) {
-  const auto word = [](bool b) { return std::string(b ? "true" : "false"); };
-  want_as_in_model(place, word(found), word(of_model));
-}
-
 std::string place_if_given(const config& from, const std::string& key) {
   return from.given(key) ? from.place_of(key) : std::string();
 }

@@ -17,6 +17,7 @@
 // In Python:  m = json.load(open("model.json")); np.concatenate([np.load(f) for f in m["arrays"]["users"]["files"]])
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -100,7 +101,12 @@ struct initial_model {
 /// What a config may leave to the initial model: throws config_error for a key that is given with another value than
 /// the model has. `place`: that of the key, or empty if it is not given.
 void want_as_in_model(const std::string& place, const std::string& found, const std::string& of_model);
-void want_as_in_model(const std::string& place, bool found, bool of_model);
+/// A template, since a word (`const char*`) would otherwise become a bool.
+template <std::same_as<bool> Bool>
+void want_as_in_model(const std::string& place, Bool found, bool of_model) {
+  const auto word = [](bool b) { return std::string(b ? "true" : "false"); };
+  want_as_in_model(place, word(found), word(of_model));
+}
 /// The place of a key if it is given, otherwise "".
 std::string place_if_given(const config& from, const std::string& key);
 

@@ -17,6 +17,7 @@
 
 #include <paracel/error.hpp>
 #include <paracel/paralg.hpp>
+#include <paracel/text_output.hpp>
 
 #include "test/support/cluster.hpp"
 #include "test/support/file_size_limit.hpp"
@@ -75,6 +76,14 @@ TEST_F(ResultFiles, EveryFormOfADictionaryIsWrittenInTheOrderOfItsKeys) {
     a.paracel_dump_vector(list_type<std::tuple<str_type, str_type, double>>{{"a", "b", 1.5}}, "triples_", "\n");
     EXPECT_EQ(text("triples_0"), "a,b,1.5\n");
   });
+}
+
+TEST(AppendText, AWordIsNoTruthValue) {
+  std::string out;
+  append_text(out, "word");
+  append_text(out, true);
+  append_text(out, std::pair<const char*, int>("key", 2));
+  EXPECT_EQ(out, "word1key:2");
 }
 
 TEST_F(ResultFiles, MergedResultsAreThoseOfAllRanksInTheirOrder) {
