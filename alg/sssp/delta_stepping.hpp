@@ -109,6 +109,7 @@ class delta_stepping {
     const auto k = distance * buckets_per_unit_;
     return k < greatest ? static_cast<std::uint64_t>(k) : std::uint64_t{1} << 62U;
   }
+  void prefetch_after(std::size_t i) const;
   void relax(std::uint32_t v);
 
   Comm comm_;
