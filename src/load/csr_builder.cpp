@@ -99,10 +99,17 @@ class row_buckets {
                     numbered_rows<Column>& out, duplicate_entry& twice) {
     next_.assign(high - low + 1, 0);
     const auto n = from.size();
+    const bool small = n <= most_by_column;  // unpacked once, not in each pass
+    if (small) unpack(from, n);
+    const auto& whole = by_column_[1];
     const auto each = [&](auto&& visit) {
-      for (const auto& b : from.blocks()) {
-        for (std::size_t k = 0; k < b.size; ++k) visit(b.row[k], b.column[k], valued_ ? b.value[k] : 1);
+      if (small) {
+        for (std::size_t k = 0; k < n; ++k) visit(whole.row[k], whole.column[k], valued_ ? whole.value[k] : 1);
+        return;
       }
+      from.each_block([&](const auto& b) {
+        for (std::size_t k = 0; k < b.size; ++k) visit(b.row[k], b.column[k], valued_ ? b.value[k] : 1);
+      });
     };
     each([&](std::uint32_t row, Column, double) { ++next_[row - low + 1]; });
     std::partial_sum(next_.begin(), next_.end(), next_.begin());
@@ -113,10 +120,10 @@ class row_buckets {
       column_[to] = column;
       if (valued_) value_[to] = value;
     };
-    const auto passes = passes_for(from, low, high - low);
+    const auto passes = passes_for(n, low, high - low);
     if (passes == 0) each(put);
     else {
-      sort_by_column(each, n, passes);
+      sort_by_column(n, passes);
       const auto& all = by_column_[(passes - 1) % 2];
       for (std::size_t k = 0; k < n; ++k) put(all.row[k], all.column[k], valued_ ? all.value[k] : 1);
     }
@@ -151,52 +158,42 @@ class row_buckets {
 
   /// The number of passes in which a bucket's entries are sorted by column before they are divided into rows; 0: its
   /// rows are sorted each by itself, because they are in order already, or few, or the copies would be too large.
-  [[nodiscard]] unsigned passes_for(basic_entry_store<Column>& from, std::size_t low, std::size_t rows) {
-    const auto n = from.size();
+  [[nodiscard]] unsigned passes_for(std::size_t n, std::size_t low, std::size_t rows) {
     if (n < least_by_column || n > most_by_column) return 0;
     last_.assign(rows, 0);
     bool ascending = true;
     Column bits = 0;
-    for (const auto& b : from.blocks()) {
-      for (std::size_t k = 0; k < b.size; ++k) bits |= b.column[k];
-      for (std::size_t k = 0; ascending && k < b.size; ++k) {
-        auto& last = last_[b.row[k] - low];
-        ascending = b.column[k] >= last;
-        last = b.column[k];
-      }
+    const auto& whole = by_column_[1];
+    for (std::size_t k = 0; k < n; ++k) bits |= whole.column[k];
+    for (std::size_t k = 0; ascending && k < n; ++k) {
+      auto& last = last_[whole.row[k] - low];
+      ascending = whole.column[k] >= last;
+      last = whole.column[k];
     }
     if (ascending) return 0;
     width_ = static_cast<unsigned>(std::bit_width(bits));
     const auto passes = (width_ + digit_bits - 1) / digit_bits;
     return passes <= most_passes ? passes : 0;
   }
-  /// Sorts entries by column, stably, into by_column_[(passes - 1) % 2]: by the digits of the columns, the last one
-  /// first.
-  template <class Each>
-  void sort_by_column(Each&& each, std::size_t n, unsigned passes) {
+  /// Sorts the entries of by_column_[1] by column, stably, into by_column_[(passes - 1) % 2]: by the digits of the
+  /// columns, the last one first.
+  void sort_by_column(std::size_t n, unsigned passes) {
     const auto digit = (width_ + passes - 1) / passes;
     const auto mask = (Column{1} << digit) - 1;
     for (unsigned p = 0; p < passes; ++p) {
       const auto shift = p * digit;
       const auto& before = by_column_[(p + 1) % 2];
       auto& to = by_column_[p % 2];
-      to.row.resize(n);
-      to.column.resize(n);
-      if (valued_) to.value.resize(n);
-      const auto all = [&](auto&& visit) {
-        if (p == 0) each(visit);
-        else
-          for (std::size_t k = 0; k < n; ++k) visit(before.row[k], before.column[k], valued_ ? before.value[k] : 1);
-      };
+      resize(to, n);
       place_.assign((std::size_t{1} << digit) + 1, 0);
-      all([&](std::uint32_t, Column column, double) { ++place_[((column >> shift) & mask) + 1]; });
+      for (std::size_t k = 0; k < n; ++k) ++place_[((before.column[k] >> shift) & mask) + 1];
       std::partial_sum(place_.begin(), place_.end(), place_.begin());
-      all([&](std::uint32_t row, Column column, double value) {
-        const auto at = place_[(column >> shift) & mask]++;
-        to.row[at] = row;
-        to.column[at] = column;
-        if (valued_) to.value[at] = value;
-      });
+      for (std::size_t k = 0; k < n; ++k) {
+        const auto at = place_[(before.column[k] >> shift) & mask]++;
+        to.row[at] = before.row[k];
+        to.column[at] = before.column[k];
+        if (valued_) to.value[at] = before.value[k];
+      }
     }
   }
 
@@ -272,6 +269,17 @@ class row_buckets {
     std::vector<Column> column;
     std::vector<double> value;
   };
+  void resize(copy& c, std::size_t n) const {
+    c.row.resize(n);
+    c.column.resize(n);
+    if (valued_) c.value.resize(n);
+  }
+  /// Moves the entries of a bucket to by_column_[1].
+  void unpack(basic_entry_store<Column>& from, std::size_t n) {
+    auto& whole = by_column_[1];
+    resize(whole, n);
+    from.drain_to(whole.row.data(), whole.column.data(), whole.value.data());
+  }
   std::size_t rows_;
   bool valued_;
   unsigned shift_ = 0;
@@ -312,7 +320,7 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
   const bool valued = entries.valued();
   const std::size_t item = 4 + sizeof(Column) + (valued ? 8 : 0);
   std::vector<std::uint64_t> items(size);
-  for (const auto& b : entries.blocks()) {
+  entries.each_block([&](const chunked_vector::view& b) {
     for (std::size_t k = 0; k < b.size; ++k) {
       each_way(row_of(b, k), column_of(b, k), o, [&](std::uint64_t a, std::uint64_t) {
         std::size_t owner = 0;
@@ -320,7 +328,7 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
         ++items[owner];
       });
     }
-  }
+  });
   struct position {
     std::size_t block = 0;
     std::size_t k = 0;
@@ -330,7 +338,9 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
   std::vector<position> positions(size);
   for (std::size_t w = 0; w < size; ++w) positions[w].left = items[w];
   std::size_t dropped = 0;
-  auto& blocks = entries.blocks();
+  chunked_vector::room room;
+  chunked_vector::view b;
+  std::size_t unpacked = std::numeric_limits<std::size_t>::max();  // the number of block b
 
   const auto fill = [&](std::size_t w, std::uint64_t n, byte_vector& out) {
     auto& p = positions[w];
@@ -341,7 +351,8 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
     auto* to = out.data();
     const auto* const end = to + out.size();
     while (to != end) {
-      const auto& b = blocks[p.block - dropped];
+      if (p.block != unpacked) b = entries.block(p.block - dropped, room);
+      unpacked = p.block;
       const auto put = [&](std::uint64_t row, std::uint64_t column) {
         const auto r = static_cast<std::uint32_t>(row - low);
         const auto c = static_cast<Column>(column);
@@ -365,7 +376,7 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
       }
     }
     if (o.keep) return;
-    std::size_t needed = dropped + blocks.size();
+    std::size_t needed = dropped + entries.blocks();
     for (const auto& q : positions) {
       if (q.left > 0) needed = std::min(needed, q.block);
     }
@@ -386,20 +397,25 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
   return from;
 }
 
-/// Replaces indices by numbers.
-void translate(chunked_vector& entries, index_numbers& rows, index_numbers& columns) {
-  const auto one = [&](const index_numbers& numbers, auto member) {
-    if (numbers.identity) return;
-    for (auto& b : entries.blocks()) {
-      auto* const i = (b.*member).get();
-      for (std::size_t k = 0; k < b.size; ++k) i[k] = numbers.narrow[i[k]];
-    }
-  };
-  one(rows, &chunked_vector::block::row);
-  one(columns, &chunked_vector::block::column);
+void release(index_numbers& rows, index_numbers& columns) {
   // Not copied from one another: a copy would keep its memory. They may be the same object.
   rows = index_numbers();
   columns = index_numbers();
+}
+
+/// Replaces indices by numbers.
+void translate(chunked_vector& entries, index_numbers& rows, index_numbers& columns) {
+  const auto one = [](const index_numbers& numbers, std::uint32_t* i, std::size_t n) {
+    if (numbers.identity) return;
+    for (std::size_t k = 0; k < n; ++k) i[k] = numbers.narrow[i[k]];
+  };
+  if (!rows.identity || !columns.identity) {
+    entries.change_blocks([&](const chunked_vector::view& b) {
+      one(rows, b.row, b.size);
+      one(columns, b.column, b.size);
+    });
+  }
+  release(rows, columns);
 }
 
 }  // namespace
@@ -412,23 +428,27 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
   const auto rows = static_cast<std::size_t>(first[rank + 1] - first[rank]);
   if (rows > std::numeric_limits<std::uint32_t>::max()) throw error("more than 4294967295 rows on one worker");
   const bool wide = row_numbers.is_wide || column_numbers.is_wide;
-  if (!wide) translate(entries, row_numbers, column_numbers);
-  const auto in_row = [](const chunked_vector::block& b, std::size_t k) { return std::uint64_t{b.row[k]}; };
-  const auto in_column = [](const chunked_vector::block& b, std::size_t k) { return std::uint64_t{b.column[k]}; };
+  const bool alone = comm.get_size() == 1;
+  // Alone, entries that are read once are translated as they are read.
+  const bool translated = !wide && (!alone || options.keep);
+  if (translated) translate(entries, row_numbers, column_numbers);
+  const auto in_row = [](const chunked_vector::view& b, std::size_t k) { return std::uint64_t{b.row[k]}; };
+  const auto in_column = [](const chunked_vector::view& b, std::size_t k) { return std::uint64_t{b.column[k]}; };
 
   const auto run = [&](auto&& row_of, auto&& column_of) {
     numbered_rows<Column> out;
-    if (comm.get_size() == 1) {
+    if (alone) {
       row_buckets<Column> buckets(rows, entries.size() * (options.both_ways ? 2 : 1), entries.valued());
-      const auto split = [&](const chunked_vector::block& b) {
+      const auto split = [&](const chunked_vector::view& b) {
         for (std::size_t k = 0; k < b.size; ++k) {
           each_way(row_of(b, k), column_of(b, k), options, [&](std::uint64_t a, std::uint64_t c) {
             buckets.push(static_cast<std::uint32_t>(a), static_cast<Column>(c), entries.valued() ? b.value[k] : 1);
           });
         }
       };
-      if (options.keep) std::ranges::for_each(entries.blocks(), split);
-      for (; !options.keep && !entries.blocks().empty(); entries.drop_front()) split(entries.blocks().front());
+      if (options.keep) entries.each_block(split);
+      else entries.drain_blocks(split);
+      if (!options.keep) release(row_numbers, column_numbers);
       buckets.build(options.duplicates, out, twice);
       return out;
     }
@@ -437,10 +457,9 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
     for (auto& f : from) n += f.size();
     row_buckets<Column> buckets(rows, n, entries.valued());
     for (auto& f : from) {
-      for (; !f.blocks().empty(); f.drop_front()) {
-        const auto& b = f.blocks().front();
+      f.drain_blocks([&](const auto& b) {
         for (std::size_t k = 0; k < b.size; ++k) buckets.push(b.row[k], b.column[k], entries.valued() ? b.value[k] : 1);
-      }
+      });
     }
     buckets.build(options.duplicates, out, twice);
     return out;
@@ -448,9 +467,9 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
   const auto both = [&](auto&& row_of, auto&& column_of) {
     return options.swap ? run(column_of, row_of) : run(row_of, column_of);
   };
-  if (!wide) return both(in_row, in_column);
-  return both([&](const chunked_vector::block& b, std::size_t k) { return row_numbers[b.row[k]]; },
-              [&](const chunked_vector::block& b, std::size_t k) { return column_numbers[b.column[k]]; });
+  if (translated) return both(in_row, in_column);
+  return both([&](const chunked_vector::view& b, std::size_t k) { return row_numbers[b.row[k]]; },
+              [&](const chunked_vector::view& b, std::size_t k) { return column_numbers[b.column[k]]; });
 }
 
 template numbered_rows<std::uint32_t> build_rows(Comm, const std::vector<std::uint64_t>&, chunked_vector&,

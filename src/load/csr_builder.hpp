@@ -58,8 +58,9 @@ using duplicate_entry = std::optional<std::pair<std::uint64_t, std::uint64_t>>;
 
 /// Sends each entry to the worker whose numbers [first[w], first[w + 1]) contain its row, and builds rows of what
 /// arrives. Duplicates are combined in input order. With `keep` the entries remain, but their indices may have been
-/// replaced by numbers: both maps are then the identity. Blocks: a collective. Cost: 8 bytes per entry (12 with 64-bit
-/// columns), 8 more with a value, in bounded rounds.
+/// replaced by numbers: both maps are then the identity. Without it entries and maps are used up. Blocks: a collective.
+/// Cost: on the wire 8 bytes per entry (12 with 64-bit columns), 8 more with a value, in bounded rounds; in memory what
+/// basic_entry_store needs for it.
 template <class Column>
 numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& first, chunked_vector& entries,
                                  index_numbers& row_numbers, index_numbers& column_numbers,

@@ -93,12 +93,12 @@ std::vector<std::uint32_t> edges_by_id(local_entries& local, const graph_options
     auto& n = weight[ids.place.empty() ? i : ids.place[i]];
     n += n < std::numeric_limits<std::uint32_t>::max() - step ? step : 0;
   };
-  for (const auto& b : local.entries.blocks()) {
+  local.entries.each_block([&](const chunked_vector::view& b) {
     for (std::size_t k = 0; k < b.size; k += step) {
       count(b.row[k]);
       if (options.undirected || options.incoming) count(b.column[k]);
     }
-  }
+  });
   return weight;
 }
 

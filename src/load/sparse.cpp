@@ -28,13 +28,13 @@ std::uint64_t sum_over_workers(Comm& comm, std::uint64_t mine) {
 template <class Index>
 std::vector<std::uint32_t> entries_of(chunked_vector& entries, const id_interner::sorted_ids& side, Index index) {
   std::vector<std::uint32_t> weight(side.ids.size(), 1);
-  for (const auto& b : entries.blocks()) {
-    const auto* const i = (b.*index).get();
+  entries.each_block([&](const chunked_vector::view& b) {
+    const auto* const i = b.*index;
     for (std::size_t k = 0; k < b.size; ++k) {
       auto& n = weight[side.place.empty() ? i[k] : side.place[i[k]]];
       n += n < std::numeric_limits<std::uint32_t>::max() ? 1 : 0;
     }
-  }
+  });
   return weight;
 }
 
@@ -71,8 +71,8 @@ sparse_rows load(Comm comm, const std::vector<std::string>& files, const entry_o
   std::vector<std::uint32_t> row_weight;
   std::vector<std::uint32_t> column_weight;
   if (comm.get_size() > 1) {
-    row_weight = entries_of(local.entries, local.rows, &chunked_vector::block::row);
-    if (by_column != nullptr) column_weight = entries_of(local.entries, local.columns, &chunked_vector::block::column);
+    row_weight = entries_of(local.entries, local.rows, &chunked_vector::view::row);
+    if (by_column != nullptr) column_weight = entries_of(local.entries, local.columns, &chunked_vector::view::column);
   }
   auto rows = number_ids(comm, std::move(local.rows.ids), std::move(row_weight));
   auto columns = number_ids(comm, std::move(local.columns.ids), std::move(column_weight));

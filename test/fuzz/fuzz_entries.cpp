@@ -35,14 +35,14 @@ entry_list entries_of(entry_parser& parser, bool one_dictionary, bool non_negati
       require(ids->numeric() ? ids->number(i - 1) < ids->number(i) : ids->name(i - 1) < ids->name(i));
     }
   }
-  for (const auto& b : local.entries.blocks()) {
+  local.entries.each_block([&](const chunked_vector::view& b) {
     for (std::size_t k = 0; k < b.size; ++k) {
       require(std::isfinite(b.value[k]));
       require(!non_negative || b.value[k] >= 0);
       out.emplace_back(text(local.rows, b.row[k]), text(one_dictionary ? local.rows : local.columns, b.column[k]),
                        b.value[k]);
     }
-  }
+  });
   return out;
 }
 

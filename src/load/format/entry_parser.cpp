@@ -74,7 +74,7 @@ void entry_parser::leave_dense(int side) {
   auto& ids = ids_[side];
   if (ids.what() != id_interner::kind::dense) return;
   ids.leave_dense();
-  for (auto& b : entries_.blocks()) {
+  entries_.change_blocks([&](const chunked_vector::view& b) {
     for (std::size_t k = 0; k < b.size; ++k) {
       for (int f = 0; f < 2; ++f) {
         if (this->side(f) != side) continue;
@@ -82,7 +82,7 @@ void entry_parser::leave_dense(int side) {
         i = ids.index(std::uint64_t{i});
       }
     }
-  }
+  });
 }
 
 void entry_parser::flush() {
@@ -253,7 +253,7 @@ void entry_parser::libsvm_line(const input_piece& piece, std::string_view line) 
       flush();
       leave_dense(0);
     }
-    ids_[0].mention(n);
+    ids_[0].index(n);
   } else {
     ids_[0].index(row);
   }
@@ -350,7 +350,7 @@ void entry_parser::parse_rows(const input_piece& piece, const entry_layout& layo
     std::uint64_t n = 0;
     if (number(piece, row_field(), id, n)) {
       if (!ids_[s].accepts(n)) leave_dense(s);
-      ids_[s].mention(n);
+      ids_[s].index(n);
     } else {
       ids_[s].index(id.text);
     }
@@ -420,18 +420,8 @@ void entry_parser::take_row(std::uint64_t id) {
 local_entries entry_parser::take() {
   flush();
   local_entries out;
-  const auto visit = [&](int field, auto&& see) {
-    for (const auto& b : entries_.blocks()) {
-      const auto& i = field == row_field() ? b.row : b.column;
-      for (std::size_t k = 0; k < b.size; ++k) see(i[k]);
-    }
-  };
-  const int row = row_field();
-  out.rows = ids_[side(row)].take_sorted([&](auto&& see) {
-    visit(row, see);
-    if (use_.one_dictionary) visit(1 - row, see);
-  });
-  if (!use_.one_dictionary) out.columns = ids_[1 - row].take_sorted([&](auto&& see) { visit(1 - row, see); });
+  out.rows = ids_[side(row_field())].take_sorted();
+  if (!use_.one_dictionary) out.columns = ids_[1 - row_field()].take_sorted();
   out.entries = std::move(entries_);
   return out;
 }

@@ -210,17 +210,18 @@ void find_entry(const input_piece& piece, entry_layout layout, const entry_optio
       const auto is = [&](const id_interner::sorted_ids& ids, std::uint32_t i, const std::string& text) {
         return ids.ids.text(ids.place.empty() ? i : ids.place[i]) == text;
       };
-      for (const auto& b : local.entries.blocks()) {
-        for (std::size_t k = 0; k < b.size; ++k) {
+      bool found = false;
+      local.entries.each_block([&](const chunked_vector::view& b) {
+        for (std::size_t k = 0; k < b.size && !found; ++k) {
           const auto& [r, c] = wanted;
-          if (is(local.rows, b.row[k], r) && is(local.columns, b.column[k], c)) return true;
-          if (either_way && is(local.rows, b.row[k], c) && is(local.columns, b.column[k], r)) return true;
+          found = (is(local.rows, b.row[k], r) && is(local.columns, b.column[k], c)) ||
+                  (either_way && is(local.rows, b.row[k], c) && is(local.columns, b.column[k], r));
         }
-      }
+      });
+      return found;
     } catch (const data_error&) {
       return true;  // a header: the lines are examined one by one, and only this one is skipped
     }
-    return false;
   };
   if (!found_in(piece.text())) return;
   for_each_line(piece.text(), [&](std::string_view line, std::size_t) {

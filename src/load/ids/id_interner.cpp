@@ -49,7 +49,10 @@ void id_interner::reserve_one() {
 }
 
 std::uint32_t id_interner::index(std::uint64_t number) {
-  if (kind_ == kind::dense) return static_cast<std::uint32_t>(number);
+  if (kind_ == kind::dense) {
+    see(number);
+    return static_cast<std::uint32_t>(number);
+  }
   reserve_one();
   const auto mask = slots_.size() - 1;
   for (auto at = place_of(number) & mask;; at = (at + 1) & mask) {
@@ -64,7 +67,10 @@ std::uint32_t id_interner::index(std::uint64_t number) {
 
 void id_interner::index(std::span<const std::uint64_t> numbers, std::uint32_t* to) {
   if (kind_ == kind::dense) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) to[i] = static_cast<std::uint32_t>(numbers[i]);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      see(numbers[i]);
+      to[i] = static_cast<std::uint32_t>(numbers[i]);
+    }
     return;
   }
   // Prefetches the slot of a later number: most of the time is memory latency.
@@ -79,8 +85,10 @@ void id_interner::index(std::span<const std::uint64_t> numbers, std::uint32_t* t
 void id_interner::leave_dense() {
   if (kind_ != kind::dense) return;
   kind_ = kind::numbers;
-  for (const auto i : mentioned_) index(std::uint64_t{i});
-  free_memory(mentioned_);
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    if (seen_[i] != 0) index(std::uint64_t{i});
+  }
+  free_memory(seen_);
   for (const auto& [begin, end] : ranges_) mention(begin, end);
   free_memory(ranges_);
 }
@@ -97,21 +105,30 @@ void id_interner::make_names() {
   for (const auto n : numbers) index(std::string_view(std::to_string(n)));
 }
 
-id_interner::sorted_ids id_interner::take_sorted_dense(const std::vector<bool>& seen) {
+id_interner::sorted_ids id_interner::take_sorted() {
+  if (kind_ == kind::names) return take_sorted_names();
+  return kind_ == kind::numbers ? take_sorted_numbers() : take_sorted_dense();
+}
+
+id_interner::sorted_ids id_interner::take_sorted_dense() {
+  for (const auto& [begin, end] : ranges_) {
+    if (end > seen_.size()) seen_.resize(end);
+    std::fill(seen_.begin() + static_cast<std::ptrdiff_t>(begin), seen_.begin() + static_cast<std::ptrdiff_t>(end), 1);
+  }
   sorted_ids out;
-  const auto n = static_cast<std::size_t>(std::count(seen.begin(), seen.end(), true));
+  const auto n = static_cast<std::size_t>(std::count(seen_.begin(), seen_.end(), 1));
   std::vector<std::uint64_t> ids;
   ids.reserve(n);
-  for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i]) ids.push_back(i);
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    if (seen_[i] != 0) ids.push_back(i);
   }
+  free_memory(seen_);
+  free_memory(ranges_);
   if (n > 0 && ids.back() != n - 1) {
     out.place.resize(ids.back() + 1);
     for (std::size_t p = 0; p < n; ++p) out.place[ids[p]] = static_cast<std::uint32_t>(p);
   }
   out.ids = id_list(std::move(ids));
-  free_memory(mentioned_);
-  free_memory(ranges_);
   return out;
 }
 

@@ -31,7 +31,8 @@ class id_interner {
  public:
   enum class kind { dense, numbers, names };
 
-  /// `dense_below`: numbers below it may be their own indices. It costs 4 bytes for each of them in the end.
+  /// `dense_below`: numbers below it may be their own indices. It costs a byte for each of them,
+  /// and 4 in the end.
   explicit id_interner(std::uint64_t dense_below = 0) : dense_below_(dense_below) {
     if (dense_below == 0) kind_ = kind::numbers;
   }
@@ -48,12 +49,7 @@ class id_interner {
   void index(std::span<const std::string_view> names, std::uint32_t* to) { names_.index(names, to); }
   std::uint32_t index(std::uint64_t number);
   std::uint32_t index(std::string_view name) { return names_.index(name); }
-  /// Adds an id that has no entry. Unless dense, the same as `index`.
-  void mention(std::uint64_t number) {
-    if (kind_ == kind::dense) mentioned_.push_back(static_cast<std::uint32_t>(number));
-    else index(number);
-  }
-  /// The same for the numbers [begin, end).
+  /// Adds the ids [begin, end).
   void mention(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     if (kind_ == kind::dense) ranges_.push_back({begin, end});
@@ -61,51 +57,38 @@ class id_interner {
       for (auto n = begin; n < end; ++n) index(n);
   }
 
-  /// From now on indices are in order of arrival. The caller converts those that it holds: old index i to index(i).
+  /// New ids get the next index from now on. The caller converts those that it holds: old index i to index(i).
   void leave_dense();
   /// Numbers become names, as they were read; indices do not change. Not while dense.
   void make_names();
 
   /// All ids ascending, and the place of each index among them (empty: i is at place i). Consumes the dictionary.
-  /// `visit(f)` calls f(index) for every index in use: dense ids are not recorded anywhere else.
   struct sorted_ids {
     id_list ids;
     std::vector<std::uint32_t> place;
   };
-  template <class Visit>
-  sorted_ids take_sorted(Visit&& visit) {
-    if (kind_ == kind::names) return take_sorted_names();
-    if (kind_ == kind::numbers) return take_sorted_numbers();
-    std::vector<bool> seen;
-    const auto see = [&](std::uint32_t i) {
-      if (i >= seen.size()) seen.resize(std::uint64_t{i} + 1 + seen.size() / 2);
-      seen[i] = true;
-    };
-    visit(see);
-    for (const auto i : mentioned_) see(i);
-    for (const auto& [begin, end] : ranges_) {
-      if (end > seen.size()) seen.resize(end);
-      std::fill(seen.begin() + static_cast<std::ptrdiff_t>(begin), seen.begin() + static_cast<std::ptrdiff_t>(end),
-                true);
-    }
-    return take_sorted_dense(seen);
-  }
+  sorted_ids take_sorted();
 
  private:
   struct slot {
     std::uint64_t key = 0;
     std::uint64_t index_and_one = 0;  // 0: empty
   };
+  /// Adds a dense id.
+  void see(std::uint64_t number) {
+    if (number >= seen_.size()) seen_.resize(number + 1 + seen_.size() / 2);
+    seen_[number] = 1;
+  }
   static std::uint64_t place_of(std::uint64_t key) noexcept;
   void reserve_one();
   sorted_ids take_sorted_numbers();
   sorted_ids take_sorted_names();
-  sorted_ids take_sorted_dense(const std::vector<bool>& seen);
+  sorted_ids take_sorted_dense();
 
   kind kind_ = kind::dense;
   std::uint64_t dense_below_;
-  std::vector<std::uint32_t> mentioned_;                         // dense
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // of such
+  std::vector<unsigned char> seen_;                              // 1 for dense ids in use,
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;  // except those that were added as a range
   std::vector<slot> slots_;                                      // of numbers: a power of two of them
   std::size_t count_ = 0;
   string_interner names_;

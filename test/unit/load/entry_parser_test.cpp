@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <paracel/error.hpp>
@@ -51,10 +52,10 @@ outcome parse(const std::string& text, const entry_options& options, bool quickl
     const auto id = [](const id_interner::sorted_ids& ids, std::uint32_t i) {
       return ids.ids.text(ids.place.empty() ? i : ids.place[i]);
     };
-    for (const auto& b : local.entries.blocks()) {
+    local.entries.each_block([&](const chunked_vector::view& b) {
       for (std::size_t k = 0; k < b.size; ++k)
         out.entries.emplace_back(id(local.rows, b.row[k]), id(local.columns, b.column[k]), b.value[k]);
-    }
+    });
     for (std::size_t i = 0; i < local.rows.ids.size(); ++i) out.rows.push_back(local.rows.ids.text(i));
   } catch (const data_error& e) {
     out.error = e.what();
@@ -167,6 +168,27 @@ TEST(EntryParser, NamesInQuotesOfManyLinesAreTheirOwn) {
   for (int i = 0; i < 10'000; ++i) {
     EXPECT_EQ(std::get<0>(got.entries[static_cast<std::size_t>(i)]), "a," + std::to_string(i));
     EXPECT_EQ(std::get<1>(got.entries[static_cast<std::size_t>(i)]), "b," + std::to_string(i % 7));
+  }
+}
+
+TEST(EntryParser, LinesAreKeptWhereverTheFirstLargeIdOrNameIs) {
+  // From there on numbers are no longer their own indices, which are in blocks of 131,072 entries.
+  for (const auto* id : {"3000000000", "a name"}) {
+    for (const int at : {100'000, 131'072}) {
+      std::vector<std::pair<std::string, std::string>> wanted;
+      std::string text;
+      for (int i = 0; i < 140'000; ++i) {
+        wanted.emplace_back(i == at ? id : std::to_string(i % 977), std::to_string(i * 7 % 1013));
+        text += wanted.back().first + "\t" + wanted.back().second + "\n";
+      }
+      const auto got = parse(text, {}, true);
+      ASSERT_EQ(got.error, "");
+      ASSERT_EQ(got.entries.size(), wanted.size()) << id << " in line " << at + 1;
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        const auto& [row, column, value] = got.entries[i];
+        ASSERT_EQ(std::pair(row, column), wanted[i]) << id << " in line " << at + 1;
+      }
+    }
   }
 }
 
