@@ -12,8 +12,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import (BIN, ENCRYPTED, END_LIMIT, LR, MPI, JobTest, clean_environment, main,  # noqa: E402
-                             patient, processes_of, read_bytes, wait_until)
+from process_support import (BIN, ENCRYPTED, END_LIMIT, LR, MPI, OVER_UNIX, JobTest, clean_environment, main,  # noqa: E402
+                             patient, processes_of, read_bytes, role_of, wait_until)
 
 RUNS = int(os.environ.get("PARACEL_KILL_RUNS", "1"))
 COUNTERS = os.path.join(BIN, "test_counters")
@@ -52,6 +52,11 @@ class Failover(JobTest):
         self.assertTrue(match, run.out() + run.err())
         self.assertLess(float(match.group(1)), patient(longest), run.err())
 
+    @staticmethod
+    def has_zeromq(process):
+        """Whether it has threads of ZeroMQ."""
+        return any(b"ZMQ" in read_bytes(f"/proc/{process.pid}/task/{t}/comm") for t in os.listdir(f"/proc/{process.pid}/task"))
+
     # -- counting
 
     def test_counts_are_exact_when_nothing_happens(self):
@@ -67,6 +72,19 @@ class Failover(JobTest):
                 self.assert_exact(run, KILL_LIMIT)
                 self.assertRegex(run.err(), rf"server s\d \(pid {victim.pid} .*lost: it was killed by SIGKILL; the job continues")
                 self.assertRegex(run.err(), r"server s\d is restarted \(pid \d+\); 2 restarts left")
+
+    @unittest.skipIf(ENCRYPTED or OVER_UNIX, "all jobs use one transport")
+    def test_nor_does_one_whatever_the_sockets_of_servers_and_workers(self):
+        """With replicas servers do without ZeroMQ's threads unless asked not to, and workers keep them unless asked."""
+        for options, of_server, of_worker in (((), False, True), (("--transport", "zmq"), True, True),
+                                              (("--transport", "unix"), False, False)):
+            with self.subTest(options=options):
+                run = self.counters(*options)
+                victim = self.server(run)
+                worker = next(p for p in processes_of(run.job()) if role_of(p) == "worker")
+                self.assertEqual([self.has_zeromq(p) for p in (victim, worker)], [of_server, of_worker])
+                victim.kill()
+                self.assert_exact(run, KILL_LIMIT)
 
     def test_nor_does_one_whose_threads_share_connections(self):
         for threads in (2, 3):

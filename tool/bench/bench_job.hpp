@@ -34,8 +34,9 @@
 namespace paracel::bench {
 
 struct job_options {
-  std::string bin_dir;            ///< folder of start_server and start_scheduler; empty: that of this program
-  std::string transport = "ipc";  ///< ipc or tcp, by ZeroMQ; unix: without it
+  std::string bin_dir;  ///< folder of start_server and start_scheduler; empty: that of this program
+  /// ipc or tcp, by ZeroMQ, except that servers with replicas use unix on ipc, as prun.py's; unix: without it.
+  std::string transport = "ipc";
   int workers = 1;
   int servers = 1;
   int threads = 1;
@@ -64,21 +65,22 @@ class job {
              std::to_string(options_.replicas), "--run-dir", folder_, "--parent", parent});
       rendezvous_.scheduler = address_of_ready(outputs_.front());
       for (int i = 0; i < options_.servers; ++i) {
-        std::vector<std::string> words{bin + "/start_server",
-                                       "--rendezvous",
-                                       rendezvous_.scheduler,
-                                       "--job",
-                                       id,
-                                       "--slot",
-                                       std::to_string(i),
-                                       "--threads",
-                                       std::to_string(options_.threads),
-                                       "--bind",
-                                       any,
-                                       "--parent",
-                                       parent,
-                                       "--transport",
-                                       options_.transport == "unix" ? "unix" : "zmq"};
+        std::vector<std::string> words{
+            bin + "/start_server",
+            "--rendezvous",
+            rendezvous_.scheduler,
+            "--job",
+            id,
+            "--slot",
+            std::to_string(i),
+            "--threads",
+            std::to_string(options_.threads),
+            "--bind",
+            any,
+            "--parent",
+            parent,
+            "--transport",
+            options_.transport == "unix" || (!tcp && options_.replicas > 1) ? "unix" : "zmq"};
         std::istringstream more(options_.server_options);
         for (std::string word; more >> word;) words.push_back(word);
         start(words);

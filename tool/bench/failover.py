@@ -5,7 +5,8 @@
     tool/bench/failover.py                        every row
     tool/bench/failover.py --rows failover --kills 10
 
-  speed     64 updates in flight to two and three servers, with R replicas relative to one: medians of paired ratios
+  speed     64 updates in flight to two and three servers, with R replicas relative to one, by the sockets of each: medians of
+            paired ratios. As prun.py's, servers with replicas use Unix sockets themselves; workers use ZeroMQ
   wire      bytes on the wire for each of them, over tcp on the loopback device: all packets, acknowledgements included
   failover  eight workers increment counters on three servers with two replicas, and one server is killed with -9: the
             longest round of any worker, compared with undisturbed runs; all counts must be exact
@@ -41,14 +42,21 @@ def spread(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
 
 
+# Servers with one replica as they are by default, or with the sockets of those with more; all processes over ZeroMQ, or none.
+SPEEDS = {"relative to 1": ((), ()),
+          "relative to 1 with the same sockets in servers": (("--server_options", "--transport unix"), ()),
+          "relative to 1, ZeroMQ alone": ((), ("--server_options", "--transport zmq")),
+          "relative to 1, Unix sockets alone": (("--transport", "unix"), ("--transport", "unix"))}
+
+
 def measure_speed(args):
-    ratios = {(2, 2): [], (3, 2): [], (3, 3): []}  # by servers and replicas
+    ratios = {(servers, replicas, how): [] for servers, replicas in ((2, 2), (3, 2), (3, 3)) for how in SPEEDS}
     for _ in range(args.pairs):
-        for (servers, replicas), found in ratios.items():
-            one, more = (kv(args, servers, r)["calls_per_second"] for r in (1, replicas))
+        for (servers, replicas, how), found in ratios.items():
+            one, more = (kv(args, servers, r, *words)["calls_per_second"] for r, words in zip((1, replicas), SPEEDS[how]))
             found.append(more / one)
-    return {f"64 updates in flight to {servers} servers, R = {replicas} relative to 1": spread(found)
-            for (servers, replicas), found in ratios.items()}
+    return {f"64 updates in flight to {servers} servers, R = {replicas} {how}": spread(found)
+            for (servers, replicas, how), found in ratios.items()}
 
 
 def loopback_bytes():

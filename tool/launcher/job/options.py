@@ -132,9 +132,9 @@ def parse_command_line(arguments):
     add("--delivery", choices=("resend", "fail"), default="resend",
         help="requests lost with a broken connection to a server are sent again, or end the job; fail makes each request a "
              "little faster (default resend; fail: without replicas only)")
-    add("--transport", choices=("zmq", "unix"), default="zmq",
+    add("--transport", choices=("zmq", "unix"), default=None,
         help="between servers and workers of one host: ZeroMQ, or unix, which reads and writes the same sockets without "
-             "ZeroMQ's thread and is faster (default zmq)")
+             "ZeroMQ's thread and is faster (default zmq; with --replicas 2 or more, servers use unix and workers zmq)")
     add("--drop-messages", type=percentage(MOST_DROPPED), default=None, metavar="P",
         help="disturb P percent of the messages between processes: a third of these are lost, a third arrive twice, a third "
              "are delayed. The results must not change")

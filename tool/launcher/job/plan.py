@@ -216,9 +216,15 @@ class Plan:
             percent, seed = f"{o.drop_messages:g}", str(1 if o.seed is None else o.seed)
             unusual += [("--drop-messages", percent, "PARACEL_DROP_MESSAGES", percent),
                         ("--seed", seed, "PARACEL_DROP_SEED", seed)]
-        if o.transport != "zmq":
-            unusual.append(("--transport", o.transport, "PARACEL_TRANSPORT", o.transport))
         return unusual
+
+    def server_transport(self, threads):
+        """Servers with replicas send each other messages for each batch of requests, which cost less than half without ZeroMQ's
+        threads. Both kinds of sockets speak the same protocol, so workers keep theirs."""
+        o = self.options
+        if o.transport is not None:
+            return o.transport
+        return "unix" if o.replicas > 1 and self.uses_ipc() and not self.shared_connections(threads) else "zmq"
 
     def make_servers(self, address):
         o = self.options
@@ -308,17 +314,16 @@ class Plan:
             limit = getattr(o, name[2:].replace("-", "_"))
             if limit:
                 command += [name, limit]
-        command += self.sharing(threads)
+        over = self.server_transport(threads)
+        command += ["--transport", over] if over != "zmq" else self.shared_connections(threads)
         if o.insecure:
             command.append("--insecure")
         return command
 
-    def sharing(self, threads):
+    def shared_connections(self, threads):
         """Flags for threads that share connections. Otherwise a server has a connection for each worker and thread, a worker one
         for each thread of each server."""
         o = self.options
-        if o.transport == "unix":  # its threads have connections of their own
-            return []
         most = {"each": MOST_THREADS, "shared": 1, "auto": max(1, MOST_CONNECTIONS // max(o.wnum, o.snum))}[o.connections]
         if isinstance(threads, str):  # the server counts its cores itself
             return ["--share-connections-above", str(most)]
@@ -334,6 +339,8 @@ class Plan:
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
         environment.update((variable, value) for _, _, variable, value in self.delivery())
+        if o.transport == "unix":
+            environment["PARACEL_TRANSPORT"] = o.transport
         environment.update(self.trace_environment())
         if o.delivery == "fail":
             environment["PARACEL_DELIVERY"] = o.delivery
