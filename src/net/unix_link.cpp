@@ -18,6 +18,8 @@
 
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
+
 namespace paracel::net {
 
 namespace {
@@ -31,6 +33,13 @@ constexpr milliseconds longest_pause(50);
 constexpr std::size_t most_flat_bytes = 512;
 
 iovec part(std::span<const std::byte> bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
+
+/// Ends the process, as ZeroMQ does, when a descriptor of ours turns out to be none: a user function has closed it, and
+/// most likely all others. What is opened next would get its number.
+ssize_t checked(const owned_fd& of, ssize_t outcome) noexcept {
+  PARACEL_CHECK(outcome >= 0 || errno != EBADF || of.get() < 0);
+  return outcome;
+}
 
 /// Whether the process at the other end is ours.
 bool is_own(int fd) noexcept {
@@ -140,7 +149,7 @@ unix_link::sent unix_link::send_bytes(std::span<const std::byte> bytes) {
 
 ssize_t unix_link::receive(std::span<std::byte> to, int flags) {
   if (!awaits_ring_) [[likely]]
-    return ::recv(fd_.get(), to.data(), to.size(), flags);
+    return checked(fd_, ::recv(fd_.get(), to.data(), to.size(), flags));
   iovec bytes{to.data(), to.size()};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> beside{};  // the system closes any further ones
   msghdr m{};
@@ -148,7 +157,7 @@ ssize_t unix_link::receive(std::span<std::byte> to, int flags) {
   m.msg_iovlen = 1;
   m.msg_control = beside.data();
   m.msg_controllen = beside.size();
-  const auto n = ::recvmsg(fd_.get(), &m, flags | MSG_CMSG_CLOEXEC);
+  const auto n = checked(fd_, ::recvmsg(fd_.get(), &m, flags | MSG_CMSG_CLOEXEC));
   if (n < 0) return n;
   if (const auto* c = CMSG_FIRSTHDR(&m); c != nullptr && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
                                          c->cmsg_len == CMSG_LEN(sizeof(int))) {
@@ -198,7 +207,7 @@ unix_link::sent unix_link::send_parts(std::span<iovec> parts, const shared_buffe
     m.msg_iovlen = parts.size();
     ssize_t n = 0;
     do {
-      n = ::sendmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+      n = checked(fd_, ::sendmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_NOSIGNAL));
     } while (n < 0 && errno == EINTR);
     if (n == static_cast<ssize_t>(all)) [[likely]]
       return sent::all;
@@ -308,7 +317,7 @@ bool unix_link::write_queue() {
     msghdr m{};
     m.msg_iov = parts.data();
     m.msg_iovlen = n;
-    const auto written = ::sendmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const auto written = checked(fd_, ::sendmsg(fd_.get(), &m, MSG_DONTWAIT | MSG_NOSIGNAL));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS;
     auto left = static_cast<std::size_t>(written);

@@ -18,6 +18,7 @@
 #include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "net/lane_address.hpp"
 #include "net/message_limit.hpp"
 #include "net/unix_link.hpp"
@@ -372,6 +373,7 @@ class unix_transport::unix_port final : public port {
     if (!full_now_.empty()) timeout = milliseconds(0);
     std::array<epoll_event, most_events> found;
     const int n = ::epoll_wait(events_.get(), found.data(), found.size(), static_cast<int>(timeout.count()));
+    PARACEL_CHECK(n >= 0 || errno == EINTR);  // as in checked() of unix_link.cpp
     const bool any = n > 0 || !full_now_.empty();
     for (const auto number : full_now_) {
       if (unix_link* link = find(number); link != nullptr) read(*link, MSG_DONTWAIT);

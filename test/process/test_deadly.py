@@ -8,7 +8,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, MPI, JobTest, main, read_bytes  # noqa: E402
+from process_support import BIN, ENCRYPTED, MPI, JobTest, main, read_bytes  # noqa: E402
 
 DEADLY = os.path.join(BIN, "test_deadly")
 PLUGINS = os.path.join(os.path.dirname(BIN), "lib", "test_plugins")
@@ -42,6 +42,12 @@ class Deadly(JobTest):
         for function, how in WAYS.items():
             with self.subTest(function):
                 self.assert_one_loss(function, how, '"deadly 1"', self.job("key", function))
+
+    @unittest.skipIf(ENCRYPTED, "tcp")
+    def test_descriptors_are_closed_whoever_reads_the_sockets(self):
+        for over in ("zmq", "unix"):
+            with self.subTest(over):
+                self.assert_one_loss("close", WAYS["close"], '"deadly 1"', self.job("key", "close", "--transport", over))
 
     def test_however_it_is_called(self):
         for what, function, where in (("set", "in_place", '"deadly 1"'), ("rows", "in_place", 'row 7 of table "rows"'),

@@ -582,5 +582,17 @@ TEST(UnixTransport, ClosingDoesNotWaitForAServerThatNeverCame) {
   EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
+/// After a user function that closes all descriptors a server must end, and not wait for nothing.
+TEST(UnixTransport, ADescriptorThatOthersHaveClosedEndsTheProcess) {
+  unix_setting s;
+  const auto port = s.net.open();
+  const auto waits = [&] {
+    for (int fd = STDERR_FILENO + 1; fd < 1024; ++fd) ::close(fd);
+    incoming in;
+    port->receive(in, milliseconds(0));
+  };
+  EXPECT_DEATH(waits(), "internal error");
+}
+
 }  // namespace
 }  // namespace paracel::net
