@@ -57,6 +57,7 @@ DEFINE_int32(workers, 1, "number of workers");
 DEFINE_int32(servers, 1, "number of servers");
 DEFINE_int32(replicas, 1, "replicas of every parameter, each on a different server");
 DEFINE_bool(elastic, false, "servers may join and leave while the job runs, even without replicas");
+DEFINE_bool(rebalance, false, "hot partitions move to servers with less to do; requires --elastic or replicas");
 DEFINE_string(
     on_worker_death, "abort",
     "abort: the job ends; eject: the others continue, unless worker 0 died; wait:T: they wait T seconds for a "
@@ -283,6 +284,9 @@ int run(int over, int stuck, int signals) {
   options.job.servers = count_of("servers", FLAGS_servers, 4096);
   options.job.replicas = count_of("replicas", FLAGS_replicas, static_cast<int>(paracel::membership::most_replicas));
   options.job.elastic = FLAGS_elastic;
+  options.job.rebalance = FLAGS_rebalance;
+  if (FLAGS_rebalance && !FLAGS_elastic && FLAGS_replicas < 2)
+    throw usage_error("--rebalance: want --elastic or --replicas of 2 or more with it");
   if (options.job.replicas > options.job.servers)
     throw usage_error("--replicas=" + std::to_string(FLAGS_replicas) + " needs as many servers, and there are " +
                       std::to_string(FLAGS_servers));

@@ -32,6 +32,7 @@ struct server_load {
   [[nodiscard]] static std::optional<server_load> from_json(const nlohmann::json& j);
 
   static constexpr std::size_t most_partitions = 64;  ///< in a heartbeat
+  static constexpr std::uint32_t one_of = 32;         ///< keys is counted, on average
 };
 
 }  // namespace paracel::srv

@@ -83,6 +83,7 @@ scheduler::scheduler(scheduler_options options, event_sink events, time_point no
       collectives_({.max_ranks = options_.workers}),
       checkpoints_(options_.checkpoints, options_.job, options_.workers, events_, send),
       removals_(send),
+      rebalancer_(options_.rebalance_when),
       commands_(options_.workers, std::move(send)) {
   servers_in_job_.plan_checkpoints(checkpoints_.plan());
   if (options_.worker_wait.count() != 0)

@@ -96,6 +96,7 @@
 #include "server/scheduler/collective_service.hpp"
 #include "server/scheduler/command_board.hpp"
 #include "server/scheduler/metric_family.hpp"
+#include "server/scheduler/rebalancer.hpp"
 #include "server/scheduler/seat.hpp"
 #include "server/scheduler/server_membership.hpp"
 
@@ -107,7 +108,10 @@ struct scheduler_options {
   std::uint32_t servers = 1;
   std::uint32_t replicas = 1;  ///< replicas of each partition
   bool elastic = false;        ///< servers may join and leave, even without replicas
-  bool eject_workers = false;  ///< the others continue without a worker that dies
+  bool rebalance = false;      ///< hot partitions move to servers with less to do, if servers may join and leave
+  rebalance_limits rebalance_when{};
+  std::chrono::milliseconds measured{4000};  ///< for so long, before partitions move
+  bool eject_workers = false;                ///< the others continue without a worker that dies
   /// The others wait at most this long for the replacement of a dead worker; 0: not at all.
   std::chrono::milliseconds worker_wait{0};
   std::string answers_folder = ".";  ///< of the file of large answers kept for a replacement
@@ -206,6 +210,7 @@ class scheduler {
   [[nodiscard]] command_board::recipients recipients() const;
   void note_change(role r, std::uint32_t index);
   void give_up_entering(const std::string& why);
+  void rebalance(time_point now);
   /// A server is to be started in this slot, and has not joined yet.
   [[nodiscard]] bool is_entering(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
   /// How a worker was lost.
@@ -263,6 +268,8 @@ class scheduler {
   collective_service collectives_;
   checkpoint_coordinator checkpoints_;
   clock_removals removals_;
+  rebalancer rebalancer_;
+  time_point next_rebalance_{};
   command_board commands_;
   int status_ = 0;
   std::string cause_;

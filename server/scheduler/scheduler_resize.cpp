@@ -20,11 +20,18 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
         s.state == server_state::leaving)
       moving.emplace_back(s.slot, s.state);
   }
+  const auto partitions = servers_in_job_.members().moving.size();
   const auto news =
       servers_in_job_.synced(slot, static_cast<std::uint32_t>(std::min<std::uint64_t>(epoch, ~std::uint32_t{0})));
   if (news == server_membership::news::none) return;
   const bool serves = news == server_membership::news::serves;
-  events_(json_text({{"event", serves ? "serving" : "synced"}, {"epoch", servers_in_job_.members().epoch}}), false);
+  const auto epoch_now = servers_in_job_.members().epoch;
+  const bool others =
+      std::ranges::any_of(moving, [&](const auto& m) { return servers_in_job_.state(m.first) != m.second; });
+  if (serves && partitions != 0)
+    events_(json_text({{"event", "moved"}, {"partitions", partitions}, {"epoch", epoch_now}}), false);
+  if (!serves || others || partitions == 0)
+    events_(json_text({{"event", serves ? "serving" : "synced"}, {"epoch", epoch_now}}), false);
   for (const auto& [moved, was] : moving) {
     const auto is = servers_in_job_.state(moved);
     if (is == was) continue;

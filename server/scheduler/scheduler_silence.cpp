@@ -62,6 +62,7 @@ void scheduler::tick(time_point now) {
   look(role::worker, workers_);
   check_awaited(now);
   check_removals(now);
+  rebalance(now);
   if (entering_ && now - entering_->second > options_.join_limit)
     give_up_entering("it did not join within " + seconds(options_.join_limit));
   if (left_early_ && now - left_early_->second > early_leave_grace)

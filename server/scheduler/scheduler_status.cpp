@@ -13,7 +13,7 @@
 // the first. memory_bytes: of its keys and rows, resident_bytes: of its process, both at its last heartbeat. cause: of
 // its loss. usage, load (server_load.hpp): of its last heartbeat. With replicas also "replicas" and "spare", the losses
 // that can be tolerated now; when servers can change, "settled": all replicas are complete, and no node awaits another
-// membership.
+// membership; and how many partitions are "placed" where the ring does not have them, and are "moving".
 #include "server/scheduler/scheduler.hpp"
 
 #include <algorithm>
@@ -101,7 +101,11 @@ std::string scheduler::report(time_point now) const {
     // Until all have joined, the death of any server ends the job.
     all["spare"] = phase_ == phase::running ? servers_in_job_.spare() : 0;
   }
-  if (servers_in_job_.may_change()) all["settled"] = servers_in_job_.settled();
+  if (servers_in_job_.may_change()) {
+    all["settled"] = servers_in_job_.settled();
+    all["placed"] = servers_in_job_.members().placed.size();
+    all["moving"] = servers_in_job_.members().moving.size();
+  }
   if (phase_ == phase::aborted) {
     all["status"] = status_;
     all["cause"] = cause_;

@@ -2,6 +2,7 @@
 #include "server/scheduler/server_membership.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/check.hpp"
@@ -48,6 +49,7 @@ server_membership::verdict server_membership::server_lost(std::uint32_t slot) {
   }
   const bool on_ring = s.state != server_state::entering && s.state != server_state::left;
   s.state = on_ring ? server_state::down : server_state::gone;
+  std::erase_if(members_.moving, [&](const placement& p) { return p.slot == slot; });
   ++members_.epoch;
   return {.continues = true};
 }
@@ -104,6 +106,37 @@ std::uint32_t server_membership::dismiss() {
   return static_cast<std::uint32_t>(slot);
 }
 
+bool server_membership::may_move() const noexcept {
+  return may_change() && settled() && std::ranges::all_of(members_.servers, [](const auto& s) {
+           return s.state == server_state::up || s.state == server_state::gone;
+         });
+}
+
+void server_membership::move(std::vector<placement> where) {
+  PARACEL_CHECK(may_move());
+  for (const auto& p : where) PARACEL_CHECK(state(p.slot) == server_state::up);
+  changing().moving = std::move(where);
+  ++members_.epoch;
+}
+
+/// A placement where the ring has the partition anyway is none, and neither is one at a server that is gone.
+void server_membership::place_moved() {
+  auto& m = changing();
+  std::map<std::uint16_t, std::uint32_t> slots;
+  for (const auto* list : {&m.placed, &m.moving})
+    for (const auto& p : *list) slots[p.partition] = p.slot;
+  std::vector<ring_member> on_ring;
+  for (const auto& s : m.servers)
+    if (s.state != server_state::left && s.state != server_state::gone)
+      on_ring.push_back({s.slot, s.weight, s.threads});
+  const ring owners(on_ring);
+  m.moving.clear();
+  m.placed.clear();
+  for (const auto& [partition, slot] : slots)
+    if (owners.owner(partition) != slot && std::ranges::find(on_ring, slot, &ring_member::slot) != on_ring.end())
+      m.placed.push_back({partition, slot});
+}
+
 server_membership::news server_membership::synced(std::uint32_t slot, std::uint32_t epoch) {
   PARACEL_CHECK(slot < synced_.size());
   synced_[slot] = std::max(synced_[slot], std::min(epoch, members_.epoch));
@@ -121,6 +154,10 @@ server_membership::news server_membership::synced(std::uint32_t slot, std::uint3
   for (auto& s : members_.servers) {
     if (s.state != server_state::leaving || up() < members_.replicas) continue;
     s.state = server_state::left;
+    changed = true;
+  }
+  if (!members_.moving.empty()) {
+    place_moved();
     changed = true;
   }
   const auto serving = std::ranges::count_if(members_.servers, [](const auto& s) { return may_head(s.state); });

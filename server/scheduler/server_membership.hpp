@@ -7,8 +7,12 @@
 //   entering --its replicas are complete--> up
 //   leaving --others have replicas of all it has--> left --no longer asked--> gone
 //
-// One server at a time enters or leaves, and only when all replicas are complete. One that is lost while entering is
-// gone, one that is lost while leaving is down. It leaves only if as many servers remain up as there are replicas.
+// Partitions move in the same way: `moving` to servers that get replicas of them --these are complete--> `placed`
+// there.
+//
+// One server at a time enters or leaves, or some partitions move, and only when all replicas are complete. One that is
+// lost while entering is gone, one that is lost while leaving is down. It leaves only if as many servers remain up as
+// there are replicas.
 //
 // Every change is a new epoch. With R replicas R - 1 losses are tolerated, counted from the last epoch of which every
 // server that is up has reported `synced`: all partitions then had as many replicas as possible again. One more loss
@@ -70,16 +74,23 @@ class server_membership {
   /// The last server that is up begins to leave; there is a new epoch. Returns: its slot.
   std::uint32_t dismiss();
 
+  /// Whether partitions can move now: the replicas are complete, and no server is lost, enters or leaves.
+  [[nodiscard]] bool may_move() const noexcept;
+  /// These partitions, in ascending order, begin to move to servers that are up; there is a new epoch.
+  void move(std::vector<placement> where);
+
   enum class news : std::uint8_t { none, synced, serves };
   /// A server has completed every replica that `epoch` assigns to it. Returns: synced when it was the last one of this
   /// epoch; serves when those that were joining or entering are up now, or leaving have left, in a new epoch.
   /// With `synced` those that had left are gone.
+  /// What was moving is placed, in a new epoch.
   news synced(std::uint32_t slot, std::uint32_t epoch);
   /// Losses that can still be tolerated.
   [[nodiscard]] std::uint32_t spare() const noexcept { return replicas_ - 1 - lost_; }
 
  private:
   [[nodiscard]] std::uint32_t up() const noexcept;
+  void place_moved();
   /// Whatever changes the membership takes it from here.
   [[nodiscard]] membership& changing() noexcept {
     encoded_.clear();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/hash.hpp"
+#include "server/request/server_load.hpp"
 #include "server/store/key_store.hpp"
 
 namespace paracel::srv {
@@ -22,7 +23,7 @@ namespace paracel::srv {
 /// Cost: a subtraction a request; of each key that is counted a random number and an addition.
 class partition_load {
  public:
-  static constexpr std::uint32_t one_of = 32;
+  static constexpr std::uint32_t one_of = server_load::one_of;
 
   explicit partition_load(const shard_settings& settings)
       : share_(settings.threads),

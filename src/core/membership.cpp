@@ -120,6 +120,29 @@ std::vector<refused_function> read_refused(const json& list) {
   return all;
 }
 
+std::vector<placement> read_placements(const json& list, const std::string& name) {
+  if (!list.is_array() || list.size() > partition_count) refuse(name + " is not a list of placements");
+  std::vector<placement> all;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const auto where = name + "[" + std::to_string(i) + "]";
+    const auto is_number = [&](std::size_t at, std::uint64_t end) {
+      return list[i][at].is_number_unsigned() && list[i][at].get<std::uint64_t>() < end;
+    };
+    if (!list[i].is_array() || list[i].size() != 2 || !is_number(0, partition_count) ||
+        !is_number(1, std::uint64_t{1} << 32U))
+      refuse(where + " is not a partition and a slot");
+    all.push_back({list[i][0].get<std::uint16_t>(), list[i][1].get<std::uint32_t>()});
+    if (i != 0 && all[i].partition <= all[i - 1].partition) refuse(where + " is not in the order of partitions");
+  }
+  return all;
+}
+
+json placements_json(const std::vector<placement>& all) {
+  json list = json::array();
+  for (const auto& p : all) list.push_back(json::array({p.partition, p.slot}));
+  return list;
+}
+
 // A chain is short: for a handful of values this is much faster than a set, and it is called for each partition.
 [[maybe_unused]] bool all_distinct(std::span<const std::uint16_t> chain) {
   for (std::size_t i = 1; i < chain.size(); ++i)
@@ -166,6 +189,8 @@ std::string membership::to_json() const {
   json all{{"epoch", epoch}, {"job", to_hex(job)}, {"workers", workers}, {"servers", std::move(list)}};
   if (replicas != 1) all["replicas"] = replicas;
   if (elastic) all["elastic"] = true;
+  if (!placed.empty()) all["placed"] = placements_json(placed);
+  if (!moving.empty()) all["moving"] = placements_json(moving);
   if (const auto& c = checkpoints; c != checkpoint_plan{}) {
     all["checkpoints"] = {
         {"folder", c.folder}, {"every", c.every}, {"resume", c.resume}, {"clock", c.clock}, {"workers", c.workers}};
@@ -196,6 +221,8 @@ membership membership::from_json(std::string_view text) {
     if (!at->is_boolean()) refuse("elastic is not true or false");
     m.elastic = at->get<bool>();
   }
+  if (const auto at = all.find("placed"); at != all.end()) m.placed = read_placements(*at, "placed");
+  if (const auto at = all.find("moving"); at != all.end()) m.moving = read_placements(*at, "moving");
   if (const auto at = all.find("checkpoints"); at != all.end()) m.checkpoints = read_checkpoints(*at);
   if (const auto at = all.find("refused"); at != all.end()) m.refused = read_refused(*at);
   const auto& list = field(all, "", "servers");
@@ -216,7 +243,7 @@ key_router::key_router(const membership& members) {
   std::vector<ring_member> before;  // on the current ring
   std::vector<ring_member> after;   // on the ring after entering servers have joined and leaving ones have left
   std::unordered_map<std::uint32_t, std::uint16_t> index;  // of a slot in members.servers
-  bool moves = false;
+  bool moves = !members.moving.empty();
   std::size_t not_up = 0;
   for (std::uint16_t i = 0; i < members.servers.size(); ++i) {
     const auto& s = members.servers[i];
@@ -244,9 +271,40 @@ key_router::key_router(const membership& members) {
   };
   const auto owner_servers = by_rank(owners);
   const auto next_servers = next.has_value() ? by_rank(*next) : std::vector<std::uint16_t>{};
+  // By partition, the rank of the server where it is placed on a ring; empty if none is.
+  const auto placed_on = [](const ring& r, std::span<const placement> all) {
+    std::vector<std::optional<std::uint32_t>> ranks;
+    for (const auto& p : all) {
+      const auto at = std::ranges::lower_bound(r.slots(), p.slot);
+      if (at == r.slots().end() || *at != p.slot) continue;
+      ranks.resize(partition_count);
+      ranks[p.partition] = static_cast<std::uint32_t>(at - r.slots().begin());
+    }
+    return ranks;
+  };
+  const auto placed = placed_on(owners, members.placed);
+  auto next_placed = std::vector<std::optional<std::uint32_t>>();
+  if (next.has_value()) {
+    next_placed = placed_on(*next, members.placed);
+    const auto moved = placed_on(*next, members.moving);
+    next_placed.resize(std::max(next_placed.size(), moved.size()));
+    for (std::size_t p = 0; p < moved.size(); ++p)
+      if (moved[p]) next_placed[p] = moved[p];
+  }
   std::vector<std::uint32_t> clockwise;
+  // The first n ranks of the order of a partition, into `clockwise`.
+  const auto find_order = [&](const ring& r, const std::vector<std::optional<std::uint32_t>>& places,
+                              std::uint16_t partition, std::size_t n) {
+    r.replica_ranks(partition, n, clockwise);
+    if (places.empty() || !places[partition]) return;
+    const auto first = *places[partition];
+    const auto there = std::ranges::find(clockwise, first);
+    if (there != clockwise.end()) clockwise.erase(there);
+    else if (!clockwise.empty()) clockwise.pop_back();
+    clockwise.insert(clockwise.begin(), first);
+  };
   std::vector<std::uint16_t> joining;
-  const bool alone = members.replicas <= 1 && not_up == 0;
+  const bool alone = members.replicas <= 1 && not_up == 0 && !moves;
   const auto thread_of = [&](std::uint16_t partition, std::uint16_t server) {
     return static_cast<std::uint16_t>(shard_of(partition, members.servers[server].threads));
   };
@@ -254,23 +312,24 @@ key_router::key_router(const membership& members) {
   for (std::uint32_t p = 0; p < partition_count; ++p) {
     const auto partition = static_cast<std::uint16_t>(p);
     if (alone) {
-      const auto server = owner_servers[owners.owner_rank(partition)];
+      const bool is_placed = !placed.empty() && placed[partition];
+      const auto server = owner_servers[is_placed ? *placed[partition] : owners.owner_rank(partition)];
       homes_.push_back({server, thread_of(partition, server)});
       continue;
     }
     chain_begin_.push_back(static_cast<std::uint32_t>(chains_.size()));
     const auto begin = static_cast<std::ptrdiff_t>(chains_.size());
     std::size_t up = 0;
-    std::size_t placed = 0;  // up or joining
+    std::size_t taken = 0;  // up or joining
     joining.clear();
     // if the job has at least as many servers as replicas are required, this many include enough that serve
-    owners.replica_ranks(partition, members.replicas + not_up, clockwise);
+    find_order(owners, placed, partition, members.replicas + not_up);
     for (const auto rank : clockwise) {
       const auto server = owner_servers[rank];
       if (is(server, server_state::down)) continue;
-      ++placed;
+      ++taken;
       if (is(server, server_state::joining)) {
-        if (placed <= members.replicas) joining.push_back(server);
+        if (taken <= members.replicas) joining.push_back(server);
       } else if (up < members.replicas) {
         chains_.push_back(server);
         ++up;
@@ -278,12 +337,12 @@ key_router::key_router(const membership& members) {
     }
     chains_.insert(chains_.end(), joining.begin(), joining.end());
     if (next.has_value()) {
-      placed = 0;
-      next->replica_ranks(partition, members.replicas + not_up, clockwise);
+      taken = 0;
+      find_order(*next, next_placed, partition, members.replicas + not_up);
       for (const auto rank : clockwise) {
         const auto server = next_servers[rank];
         if (is(server, server_state::down)) continue;
-        if (++placed > members.replicas) break;
+        if (++taken > members.replicas) break;
         if (std::find(chains_.begin() + begin, chains_.end(), server) == chains_.end()) chains_.push_back(server);
       }
     }

@@ -62,6 +62,14 @@ struct refused_function {
   friend bool operator==(const refused_function&, const refused_function&) = default;
 };
 
+/// A partition that is at another server than the ring says.
+struct placement {
+  std::uint16_t partition = 0;
+  std::uint32_t slot = 0;  ///< of a server on the ring; otherwise the ring decides
+
+  friend bool operator==(const placement&, const placement&) = default;
+};
+
 struct membership {
   std::uint32_t epoch = 1;  ///< increases with every change
   std::uint64_t job = 0;
@@ -69,6 +77,8 @@ struct membership {
   std::uint32_t replicas = 1;  ///< replicas of each partition, the first one included
   bool elastic = false;        ///< servers may join and leave, also without replicas
   std::vector<server_entry> servers;
+  std::vector<placement> placed;  ///< in the order of partitions, each once
+  std::vector<placement> moving;  ///< likewise: these servers are receiving them, and head them in a later epoch
   checkpoint_plan checkpoints;
   std::vector<refused_function> refused;
 
@@ -83,7 +93,8 @@ struct membership {
   static constexpr std::size_t most_refused = 1024;
 
   /// Ids of 64 bits are strings of 16 hex digits. Omitted: `replicas` when it is 1, `elastic` when false, the
-  /// state of servers that are up, a plan for checkpoints or blocked functions when there are none.
+  /// state of servers that are up, placements when there are none, a plan for checkpoints or blocked functions when
+  /// there are none.
   [[nodiscard]] std::string to_json() const;
   /// Reads what `to_json` writes; fields it does not know are ignored.
   /// Throws: protocol_error that names the field, for a text that is not JSON, too long or too deep, a field that is
@@ -113,14 +124,15 @@ struct location {
 
 /// Maps a key to the server and the shard thread that own it, and to the servers with replicas of it.
 ///
-/// The order of a partition is its owner on the ring and then the other servers clockwise, whatever their states: a
-/// slot whose server is lost stays on the ring. Its chain is the first `replicas` servers of that order that serve,
-/// followed by the joining ones that would be among the first `replicas` if they were up. The first of the chain, the
-/// head, serves the partition.
+/// The order of a partition is the server where it is placed, if it is, its owner on the ring, and then the other
+/// servers clockwise, whatever their states: a slot whose server is lost stays on the ring. Its chain is the first
+/// `replicas` servers of that order that serve, followed by the joining ones that would be among the first `replicas`
+/// if they were up. The first of the chain, the head, serves the partition.
 ///
-/// While servers enter or leave there are two rings: the chain follows the one without the entering servers, followed
-/// by all members of the chain on the other one, without the leaving servers. Once these have their replicas only the
-/// second ring remains, and every member of a chain was already in that partition's chain.
+/// While servers enter or leave, or partitions move, there are two rings with their placements: the chain follows the
+/// one without the entering servers, followed by all members of the chain on the other one, without the leaving
+/// servers, with what moves in its new place. Once these have their replicas only the second ring remains, and every
+/// member of a chain was already in that partition's chain.
 ///
 /// Thread-safety: const-concurrent.
 /// Cost: one hash and one load from a table of 64 KiB; construction costs that of the ring (ten servers: 0.35 ms, with

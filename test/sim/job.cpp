@@ -112,6 +112,7 @@ class job {
     run_until([&] { return replicas_made_; }, end, "the replicas were not restored");
     // Updates that are folded when the clock advances are sent to the replicas without a request that waits for them.
     run_until([until = in_.now() + 1_s, this] { return in_.now() > until; }, never, "");
+    run_until([&] { return replicas_made_; }, end, "partitions that move do not arrive");
     if (replicas_ > 1) compare_replicas(by_incarnation_, known_->partitions(), replicas_, threads_);
     workers_[0]->read_all();
     run_until([&] { return workers_[0]->idle(); }, in_.now() + 5_s, "the last reads are not answered");
@@ -119,7 +120,7 @@ class job {
     return result();
   }
   [[nodiscard]] job_result result() const {
-    return {in_.hash(), in_.events(), known_->answers(), losses_, moves_, saved_, in_.now()};
+    return {in_.hash(), in_.events(), known_->answers(), losses_, moves_, rebalanced_, saved_, in_.now()};
   }
   [[nodiscard]] const history& known() const { return *known_; }
   /// Clock of the newest checkpoint reported by the scheduler; 0: none.
@@ -168,6 +169,13 @@ class job {
     o.replicas = replicas_;
     o.elastic = elastic_ = in_.dice().in(2);
     o.eject_workers = eject_;
+    // Whatever is measured is reason enough.
+    o.rebalance = in_.dice().in(2);
+    o.rebalance_when = {.excess = 0.01, .settled = 0.005, .least_gain = 0.001, .deviations = 0, .least_counted = 1};
+    o.rebalance_when.keys_a_change = 0;
+    o.rebalance_when.pause = std::chrono::seconds(0);
+    o.rebalance_when.stays = std::chrono::seconds(in_.dice().below(3));
+    o.measured = std::chrono::milliseconds(100 + in_.dice().below(1500));
     o.checkpoints.plan = {checkpoint_folder, every_, from_.folder, from_.clock, from_.workers};
     o.checkpoints.disk = &disk_;
     o.checkpoints.own_thread = false;
@@ -206,6 +214,8 @@ class job {
       if (!e.at("reaped").get<bool>()) in_.after(in_.dice().between(1_ms, 60_ms), [this, rank] { worker_died(rank); });
     }
     on_resize(what, e);
+    if (what == "moving") replicas_made_ = false;
+    if (what == "moved") ++rebalanced_;
     if (what == "checkpoint") {
       newest_checkpoint_ = e.at("clock").get<std::uint32_t>();
       ++saved_;
@@ -263,7 +273,8 @@ class job {
     const auto entry = entry_of(slot, in_.dice().next() | 1U, threads_, pid);
     auto& p = make_process("s" + std::to_string(slot) + "#" + std::to_string(pid));
     in_.log("start " + p.name());
-    const server_mutations broken{options_.broken == mutation::no_lease, options_.broken == mutation::early_read};
+    const server_mutations broken{options_.broken == mutation::no_lease, options_.broken == mutation::early_read,
+                                  options_.broken == mutation::bare_moves};
     servers_.push_back(std::make_unique<server_process>(in_, p, disk_, entry, broken, [this, &p] {
       in_.after(0, [this, &p] {
         if (p.alive()) died(p);
@@ -531,6 +542,7 @@ class job {
   std::set<std::uint32_t> joining_;
   std::optional<std::uint32_t> entering_, leaving_;  // slots
   unsigned moves_ = 0;                               // servers that have joined or left
+  unsigned rebalanced_ = 0;                          // times that partitions have moved
   std::uint32_t up_ = 0;
   std::uint32_t spare_ = 0;  // losses that can be survived
   bool running_ = false;
@@ -579,9 +591,9 @@ job_result run_job(const job_options& options) {
   again.seed = ~options.seed;
   job second(again, disk, {from->folder, clock, from->manifest.workers, std::move(snapshots[clock])});
   const auto after = second.run();
-  return {before.hash * 31 + after.hash, before.events + after.events, before.answers + after.answers,
-          before.losses + after.losses,  before.moves + after.moves,   before.checkpoints + after.checkpoints,
-          before.time + after.time};
+  return {before.hash * 31 + after.hash,          before.events + after.events, before.answers + after.answers,
+          before.losses + after.losses,           before.moves + after.moves,   before.rebalanced + after.rebalanced,
+          before.checkpoints + after.checkpoints, before.time + after.time};
 }
 
 }  // namespace paracel::sim

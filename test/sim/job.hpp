@@ -26,7 +26,8 @@ struct job_result {
   std::uint64_t events = 0;
   std::uint64_t answers = 0;
   unsigned losses = 0;
-  unsigned moves = 0;  ///< servers that joined or left
+  unsigned moves = 0;       ///< servers that joined or left
+  unsigned rebalanced = 0;  ///< times that partitions have moved, because of the load
   unsigned checkpoints = 0;
   nanos time = 0;
 };

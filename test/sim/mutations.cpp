@@ -48,7 +48,7 @@ bool is_other(const net::request_view& r) { return ((r.header.function * 0x9e377
 }  // namespace
 
 std::optional<mutation> bite_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, mutation>, 10> names{
+  constexpr std::array<std::pair<std::string_view, mutation>, 11> names{
       {{"early_acknowledgement", mutation::early_acknowledgement},
        {"one_acknowledgement", mutation::one_acknowledgement},
        {"no_memory", mutation::no_memory},
@@ -58,6 +58,7 @@ std::optional<mutation> bite_named(std::string_view name) {
        {"hasty_clock", mutation::hasty_clock},
        {"no_streams", mutation::no_streams},
        {"hasty_judge", mutation::hasty_judge},
+       {"bare_moves", mutation::bare_moves},
        {"no_sync", mutation::no_sync}}};
   for (const auto& [text, b] : names)
     if (text == name) return b;

@@ -23,6 +23,7 @@ enum class mutation : std::uint8_t {
   hasty_clock,            ///< waits for the clock return immediately
   no_streams,             ///< servers accept messages on a new connection as if nothing had been lost with the old one
   hasty_judge,            ///< the scheduler reports silence although it was suspended itself
+  bare_moves,             ///< the new servers of partitions that move do not receive them
   no_sync,                ///< checkpoint files count as safe before they are synchronised
 };
 std::optional<mutation> bite_named(std::string_view name);

@@ -141,7 +141,8 @@ void server_process::renew_lease(net::clock_source::time_point sent) {
 }
 
 std::uint32_t server_process::adopt(std::string_view text) {
-  const auto members = membership::from_json(text);
+  auto members = membership::from_json(text);
+  if (broken_.ignores_moves) members.moving.clear();
   const auto me = std::ranges::find(members.servers, self_.slot, &server_entry::slot);
   if (me == members.servers.end() || me->incarnation != self_.incarnation || me->state == server_state::down ||
       me->state == server_state::gone) {
@@ -154,10 +155,14 @@ std::uint32_t server_process::adopt(std::string_view text) {
   return members.epoch;
 }
 
-std::string server_process::describe() const {
-  return json{{"role", "server"},   {"slot", self_.slot},
-              {"pid", self_.pid},   {"incarnation", to_hex(self_.incarnation)},
-              {"synced", synced()}, {"busy", json::array()}}
+std::string server_process::describe() {
+  return json{{"role", "server"},
+              {"slot", self_.slot},
+              {"pid", self_.pid},
+              {"incarnation", to_hex(self_.incarnation)},
+              {"synced", synced()},
+              {"busy", json::array()},
+              {"load", server_.load(process_.time().now()).to_json()}}
       .dump();
 }
 

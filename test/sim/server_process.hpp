@@ -41,6 +41,7 @@ constexpr std::uint32_t most_threads = 16;
 struct server_mutations {
   bool ignores_lease = false;
   bool reads_early = false;
+  bool ignores_moves = false;
 };
 
 /// The membership entry of a server that starts in a slot.
@@ -71,7 +72,7 @@ class server_process {
   void join();
   void renew_lease(net::clock_source::time_point sent);
   std::uint32_t adopt(std::string_view text);
-  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] std::string describe();
 
   simulation& in_;
   const server_entry self_;

@@ -29,10 +29,11 @@ using namespace paracel::sim;
 
 void print(const job_options& o, const job_result& r) {
   std::printf(
-      "seed %llu: %.1f s simulated, %llu events, %llu answers, %u losses, %u moves, %u checkpoints, hash %016llx\n",
+      "seed %llu: %.1f s simulated, %llu events, %llu answers, %u losses, %u moves, %u rebalanced, %u checkpoints, "
+      "hash %016llx\n",
       static_cast<unsigned long long>(o.seed), static_cast<double>(r.time) / 1e9,
       static_cast<unsigned long long>(r.events), static_cast<unsigned long long>(r.answers), r.losses, r.moves,
-      r.checkpoints, static_cast<unsigned long long>(r.hash));
+      r.rebalanced, r.checkpoints, static_cast<unsigned long long>(r.hash));
 }
 
 int usage() {
@@ -149,6 +150,7 @@ int main(int argc, char** argv) {
   std::uint64_t answers = 0;
   unsigned losses = 0;
   unsigned moves = 0;
+  unsigned rebalanced = 0;
   unsigned checkpoints = 0;
   for (; o.seed < first + seeds; ++o.seed) {
     try {
@@ -156,6 +158,7 @@ int main(int argc, char** argv) {
       answers += r.answers;
       losses += r.losses;
       moves += r.moves;
+      rebalanced += r.rebalanced;
       checkpoints += r.checkpoints;
       if (one) print(o, r);
       if (twice && run_job(o).hash != r.hash) throw violation("the second run was another one than the first");
@@ -171,9 +174,9 @@ int main(int argc, char** argv) {
   }
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begun;
   if (!one) {
-    std::printf("%llu seeds, %llu answers, %u losses, %u moves, %u checkpoints, %.1f s\n",
+    std::printf("%llu seeds, %llu answers, %u losses, %u moves, %u rebalanced, %u checkpoints, %.1f s\n",
                 static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(answers), losses, moves,
-                checkpoints, time.count());
+                rebalanced, checkpoints, time.count());
   }
   if (o.broken == mutation::none) return 0;
   std::printf("nothing was noticed\n");

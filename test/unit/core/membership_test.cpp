@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,23 @@ TEST(Membership, RefusedFunctionsTravel) {
   EXPECT_EQ(membership::from_json(m.to_json()), m);
 }
 
+TEST(Membership, PlacementsTravelAndOthersAreRefused) {
+  auto m = two_servers();
+  m.placed = {{0, 3}, {16383, 0}};
+  m.moving = {{7, 0}};
+  EXPECT_EQ(membership::from_json(m.to_json()), m);
+  for (const char* field : {"placed", "moving"}) {
+    for (const auto& odd :
+         {json(1), json{{"a", 1}}, json::array({1}), json::array({json::array({1})}),
+          json::array({json::array({1, 2, 3})}), json::array({json::array({16384, 1})}),
+          json::array({json::array({-1, 1})}), json::array({json::array({1, 4294967296})}),
+          json::array({json::array({1, "x"})}), json::array({json::array({1, 0}), json::array({1, 3})}),
+          json::array({json::array({2, 0}), json::array({1, 0})})}) {
+      EXPECT_NE(refusal(changed([&](json& j) { j[field] = odd; })).find(field), std::string::npos) << odd;
+    }
+  }
+}
+
 TEST(Membership, EveryStateTravels) {
   using enum server_state;
   for (const auto state : {up, joining, down, entering, leaving, left, gone}) {
@@ -115,6 +133,8 @@ TEST(Membership, OneCopyAndUpAreNotWritten) {
   EXPECT_EQ(text.find("elastic"), std::string::npos);
   EXPECT_EQ(text.find("state"), std::string::npos);
   EXPECT_EQ(text.find("refused"), std::string::npos);
+  EXPECT_EQ(text.find("placed"), std::string::npos);
+  EXPECT_EQ(text.find("moving"), std::string::npos);
 }
 
 TEST(Membership, EveryFieldIsRequiredAndNamedWhenMissing) {
@@ -323,7 +343,12 @@ membership servers_in(std::uint32_t replicas, const std::vector<server_state>& s
 std::vector<std::uint16_t> chain_by_the_rule(const membership& m, const ring& r, std::uint16_t p) {
   std::vector<std::uint16_t> up;
   std::vector<std::uint16_t> near;  // the first of those that are up or joining
-  for (const auto slot : r.replicas(p, m.servers.size())) {
+  auto order = r.replicas(p, m.servers.size());
+  for (const auto& placed : m.placed) {
+    const auto at = std::ranges::find(order, placed.slot);
+    if (placed.partition == p && at != order.end()) std::rotate(order.begin(), at, at + 1);
+  }
+  for (const auto slot : order) {
     const auto s = m.servers[slot].state;
     if (s == server_state::down) continue;
     if (near.size() < m.replicas) near.push_back(static_cast<std::uint16_t>(slot));
@@ -411,6 +436,71 @@ TEST(KeyRouter, AChainIsTheRuleOfTheHeaderForEveryNumberOfCopiesAndEveryState) {
         ASSERT_EQ(at.shard, shard_of(p, m.servers[chain[0]].threads));
       }
       EXPECT_EQ(router.clock_server(), router.chain(clock_partition)[0]);
+    }
+  }
+}
+
+TEST(KeyRouter, APlacedPartitionIsAtItsServerAndElseInTheOrderOfTheRing) {
+  const server_state states[] = {server_state::up, server_state::up, server_state::joining, server_state::down};
+  std::mt19937 random(5);
+  for (int turn = 0; turn < 50; ++turn) {
+    ring r;
+    std::vector<server_state> of(2 + random() % 5);
+    for (std::uint32_t i = 0; i < of.size(); ++i) {
+      r.add(i);
+      of[i] = i == 0 ? server_state::up : states[random() % 4];
+    }
+    auto m = servers_in(1 + random() % 3, of);
+    for (auto& s : m.servers) s.threads = 1;
+    for (std::uint32_t p = random() % 300; p < partition_count; p += 1 + random() % 300)
+      m.placed.push_back({static_cast<std::uint16_t>(p), static_cast<std::uint32_t>(random() % (of.size() + 1))});
+    const key_router router(m);
+    const auto check = [&](std::uint16_t p) {
+      const auto chain = router.chain(p);
+      ASSERT_EQ(std::vector<std::uint16_t>(chain.begin(), chain.end()), chain_by_the_rule(m, r, p)) << turn;
+      ASSERT_EQ(router.locate_partition(p).server, chain[0]);
+    };
+    for (const auto& p : m.placed) check(p.partition);
+    for (std::uint32_t p = 0; p < partition_count; p += 97) check(static_cast<std::uint16_t>(p));
+  }
+}
+
+TEST(KeyRouter, WhatMovesIsServedWhereItWasAndArrivesBehindThat) {
+  std::mt19937 random(6);
+  for (int turn = 0; turn < 12; ++turn) {
+    std::vector<server_state> of(3 + random() % 4, server_state::up);
+    const auto copies = 1 + static_cast<std::uint32_t>(random() % 3);
+    if (copies > 1 && random() % 2 == 0) of.back() = random() % 2 == 0 ? server_state::down : server_state::joining;
+    auto before = servers_in(copies, of);
+    before.elastic = true;
+    const auto some = [&] {
+      std::vector<placement> all;
+      for (std::uint32_t p = random() % 200; p < partition_count; p += 1 + random() % 200)
+        all.push_back({static_cast<std::uint16_t>(p), static_cast<std::uint32_t>(random() % of.size())});
+      return all;
+    };
+    before.placed = some();
+    auto during = before;
+    during.moving = some();
+    auto after = before;
+    for (auto& s : after.servers)  // at the same time
+      if (s.state == server_state::joining) s.state = server_state::up;
+    std::map<std::uint16_t, std::uint32_t> places;
+    for (const auto* list : {&during.placed, &during.moving})
+      for (const auto& p : *list) places[p.partition] = p.slot;
+    after.placed.clear();
+    for (const auto& [partition, slot] : places) after.placed.push_back({partition, slot});
+    const key_router old_way(before), now(during), new_way(after);
+    for (std::uint32_t p = 0; p < partition_count; ++p) {
+      const auto had = chain_in(old_way, p), has = chain_in(now, p), will_have = chain_in(new_way, p);
+      ASSERT_TRUE(has.size() >= had.size() && std::equal(had.begin(), had.end(), has.begin())) << p;
+      for (const auto s : will_have) ASSERT_NE(std::ranges::find(has, s), has.end()) << p;
+      for (const auto s : has)
+        ASSERT_TRUE(std::ranges::find(had, s) != had.end() || std::ranges::find(will_have, s) != will_have.end()) << p;
+    }
+    for (const auto& m : during.moving) {
+      if (of[m.slot] == server_state::down) continue;
+      ASSERT_EQ(new_way.locate_partition(m.partition).server, m.slot);
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -53,6 +54,59 @@ TEST(ServerMembership, IsEncodedOnceAndAgainAfterEachChange) {
   expect_change("dismiss", [&] { (void)subject.dismiss(); });
   expect_change("left", all_synced);
   expect_change("gone", all_synced);
+}
+
+TEST(ServerMembership, PartitionsMoveWhenTheirNewServersAreComplete) {
+  srv::server_membership subject(1, 2, 3, 2);
+  for (std::uint32_t s = 0; s < 3; ++s) subject.enter(entry_of(s));
+  const auto head = [&](std::uint16_t p) { return key_router(subject.members()).locate_partition(p).server; };
+  const auto to = [&](std::uint16_t p) { return (head(p) + 1) % 3; };
+  const std::vector<placement> where{{5, to(5)}, {9000, to(9000)}};
+  ASSERT_TRUE(subject.may_move());
+  const auto before = subject.members();
+  subject.move(where);
+  EXPECT_EQ(subject.members().epoch, 2U);
+  EXPECT_FALSE(subject.may_move()) << "one change at a time";
+  EXPECT_NE(subject.why_not_resize(1), "");
+  EXPECT_EQ(head(5), key_router(before).locate_partition(5).server) << "it has not arrived";
+  EXPECT_EQ(subject.synced(0, 2), srv::server_membership::news::none);
+  EXPECT_EQ(subject.synced(1, 2), srv::server_membership::news::none);
+  EXPECT_EQ(subject.synced(2, 2), srv::server_membership::news::serves);
+  EXPECT_EQ(subject.members().epoch, 3U);
+  EXPECT_EQ(subject.members().placed, where);
+  EXPECT_TRUE(subject.members().moving.empty());
+  for (const auto& p : where) EXPECT_EQ(head(p.partition), p.slot);
+  for (std::uint32_t s = 0; s < 3; ++s) (void)subject.synced(s, 3);
+  ASSERT_TRUE(subject.may_move());
+  // Back to where the ring has it: that is no placement.
+  subject.move({{5, key_router(before).locate_partition(5).server}});
+  for (std::uint32_t s = 0; s < 3; ++s) (void)subject.synced(s, 4);
+  EXPECT_EQ(subject.members().placed, (std::vector<placement>{where[1]}));
+}
+
+TEST(ServerMembership, WhatMovesToALostServerStays) {
+  srv::server_membership subject(1, 2, 3, 2);
+  for (std::uint32_t s = 0; s < 3; ++s) subject.enter(entry_of(s));
+  std::vector<placement> where;
+  for (std::uint16_t p = 1; where.size() < 40; p = static_cast<std::uint16_t>(p + 200)) {
+    const auto slot = key_router(subject.members()).locate_partition(p).server;
+    where.push_back({p, (slot + 1) % 3});
+  }
+  subject.move(where);
+  ASSERT_TRUE(subject.server_lost(1).continues);
+  for (const auto& p : subject.members().moving) EXPECT_NE(p.slot, 1U);
+  EXPECT_FALSE(subject.members().moving.empty());
+  EXPECT_EQ(subject.synced(0, 3), srv::server_membership::news::none);
+  EXPECT_EQ(subject.synced(2, 3), srv::server_membership::news::serves);
+  EXPECT_TRUE(subject.members().moving.empty());
+  EXPECT_FALSE(subject.may_move()) << "s1 is down";
+  // A placement at a server that is lost stays for its replacement, as everything that was there.
+  const auto placed = subject.members().placed;
+  subject.rejoin(entry_of(1));
+  for (std::uint32_t s = 0; s < 3; ++s) (void)subject.synced(s, subject.members().epoch);
+  for (std::uint32_t s = 0; s < 3; ++s) (void)subject.synced(s, subject.members().epoch);
+  EXPECT_TRUE(subject.may_move());
+  EXPECT_EQ(subject.members().placed, placed);
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ class Job:
             self.terminal.say(f"{event['cause']}; another process may take its place")
         elif kind == "left" and event["role"] == "worker":
             self.left.add(event["index"])
-        elif kind in ("wanted", "not_entered", "entered", "leaving", "retired"):
+        elif kind in ("wanted", "not_entered", "entered", "leaving", "retired", "moving", "moved"):
             self.recovery.resizing.on_event(kind, event)
         elif kind == "serving":
             self.recovery.serving()

@@ -100,6 +100,9 @@ def parse_command_line(arguments):
     add("--elastic", action="store_true",
         help="servers may join and leave while the job runs (prun.py --servers +1 --run RUN); with --replicas above 1 they "
              "always may")
+    add("--rebalance", action="store_true",
+        help="partitions that are asked for much move to servers with less to do while the job runs, when the measured load says "
+             "that this pays; implies --elastic")
     add("--max-restarts", type=whole_number, default=3, metavar="N",
         help="how many dead servers (with --replicas above 1) and workers (with --on-worker-death wait:T) are replaced, at most, "
              "in the whole run (default 3)")
@@ -236,6 +239,7 @@ def parse_command_line(arguments):
         if options.max_memory:
             parser.error("--mem_limit_server and --max-memory are the same limit: give one")
         options.max_memory = f"{options.mem_limit_server}M"
+    options.elastic |= options.rebalance
     options.may_change = lambda: options.replicas > 1 or options.elastic
     options.worker_wait = 0.0
     if options.on_worker_death.startswith("wait:"):

@@ -180,6 +180,8 @@ class Plan:
             command += ["--hang-limit", f"{o.hang_limit:g}"]
         if o.elastic:
             command += ["--elastic"]
+        if o.rebalance:
+            command += ["--rebalance"]
         if o.on_worker_death != "abort":
             command += ["--on-worker-death", o.on_worker_death]
         command += self.checkpoints.flags(self.program) + self.metrics_flags()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Servers that join and leave a running job, one at a time.
+"""Servers that join and leave a running job, one at a time; partitions that move between them.
 
     prun.py --servers +1 --run RUN  ->  "resize" to the scheduler  ->  its event "wanted"   ->  a new process
                                         it joins and receives its share of the ring         ->  "entered"
@@ -24,11 +24,17 @@ class Resizing:
         self.recovery, self.job = recovery, recovery.job
         self.entering = None  # slot
         self.retired = set()  # (slot, pid)
+        self.moving_since = 0.0
 
     def on_event(self, kind, event):
-        job, slot = self.job, event["index"]
+        job, slot = self.job, event.get("index")
         if job.stopping:
             return
+        if kind == "moving":
+            self.moving_since = time.monotonic()
+            return job.terminal.say(f"moving {event['text']}")
+        if kind == "moved":
+            return job.terminal.say(f"moved after {time.monotonic() - self.moving_since:.1f} s")
         if kind == "wanted":
             if job.plan.external:
                 job.terminal.say(f"want one more server, to be started by `prun.py join server --index {slot}`", matters=True)

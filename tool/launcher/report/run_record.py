@@ -152,7 +152,8 @@ class RunRecord:
         if take is not None:
             take(t, event)
         elif kind in ("ejected", "awaited", "entered", "retired", "leaving", "serving", "synced", "caught_up", "busy", "warning",
-                      "checkpoint", "checkpoint_failed", "restored", "error", "abort", "wanted", "not_entered"):
+                      "checkpoint", "checkpoint_failed", "restored", "error", "abort", "wanted", "not_entered",
+                      "moving", "moved"):
             self.events.append((t, kind, self.words(kind, event)))
 
     def words(self, kind, event):
