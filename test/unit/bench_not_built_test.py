@@ -17,6 +17,7 @@ PROGRAMS = {
     "cost.py": (["--rows", "wc,bfs"], 0, ["wc", "bfs"], "--target bfs"),
     "estimators.py": ([], 1, [], "a test of the package builds it"),
     "failover.py": ([], 1, ["bench_kv", "test_counters"], "-DPARACEL_TESTS=ON"),
+    "hot_keys.py": ([], 1, ["bench_hot_keys"], "-DPARACEL_BENCH=ON"),
     "ps.py": ([], 1, ["ps_benchmark"], "-DPARACEL_TESTS=ON"),
     "python_calls.py": ([], 1, ["bench_kv"], "-DPARACEL_BENCH=ON"),
     "run.py": (["--bin-dir", "{build}/bin", "--group", "one,lr", "--pairs", "1"], 1, ["bench_kv", "lr"], "-DPARACEL_BENCH=ON"),
