@@ -274,7 +274,16 @@ server_load server::load(net::clock_source::time_point now) {
   const auto* owned = owned_.load(std::memory_order_acquire);
   const std::lock_guard lock(loads_mutex_);
   if (owned == nullptr) return {};
-  return loads_.look(now, owned->epoch, threads(), owned->mine, [this](std::uint16_t p) { return counted_at(p); });
+  auto load = loads_.look(now, owned->epoch, threads(), owned->mine, [this](std::uint16_t p) { return counted_at(p); });
+  if (options_.max_memory_bytes != 0) {
+    const std::uint64_t limit = options_.max_memory_bytes / options_.threads;
+    load.room = limit;
+    for (const auto& s : shards_) {
+      const std::uint64_t used = s->counters().memory_bytes.load(std::memory_order_relaxed);
+      load.room = std::min(*load.room, limit - std::min(limit, used));
+    }
+  }
+  return load;
 }
 
 std::string server::stats_json() const {

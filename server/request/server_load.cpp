@@ -21,10 +21,12 @@ json server_load::to_json() const {
   for (const double t : threads) of_threads.push_back(rounded(t));
   json of_partitions = json::array();
   for (const auto& p : partitions) of_partitions.push_back(json::array({p.number, rounded(p.keys), p.bytes}));
-  return {{"epoch", epoch},
-          {"seconds", std::round(seconds * 1000) / 1000},
-          {"threads", std::move(of_threads)},
-          {"partitions", std::move(of_partitions)}};
+  json all{{"epoch", epoch},
+           {"seconds", std::round(seconds * 1000) / 1000},
+           {"threads", std::move(of_threads)},
+           {"partitions", std::move(of_partitions)}};
+  if (room) all["room"] = *room;
+  return all;
 }
 
 std::optional<server_load> server_load::from_json(const json& j) {
@@ -42,6 +44,10 @@ std::optional<server_load> server_load::from_json(const json& j) {
   server_load load;
   load.epoch = epoch->get<std::uint32_t>();
   load.seconds = seconds->get<double>();
+  if (const auto room = j.find("room"); room != j.end()) {
+    if (!room->is_number_unsigned()) return std::nullopt;
+    load.room = room->get<std::uint64_t>();
+  }
   for (const auto& t : *of_threads) {
     if (!is_rate(t)) return std::nullopt;
     load.threads.push_back(t.get<double>());

@@ -11,7 +11,8 @@ namespace paracel::srv {
 
 /// How much has been asked of a server in the last seconds, as its heartbeats say it:
 ///
-///   {"epoch","seconds","threads":[keys a second of each..],"partitions":[[partition, keys a second, bytes]..]}
+///   {"epoch","seconds","threads":[keys a second of each..],"partitions":[[partition, keys a second, bytes]..],
+///    "room" if there is a limit}
 struct server_load {
   struct partition {
     std::uint16_t number = 0;
@@ -24,6 +25,8 @@ struct server_load {
   double seconds = 0;                 ///< over which it was measured
   std::vector<double> threads;        ///< keys and rows a second, of each shard thread
   std::vector<partition> partitions;  ///< own ones, those with the most keys first; not all of them
+  /// Bytes until the limit of memory of the thread with the least left; none: there is no limit.
+  std::optional<std::uint64_t> room{};
 
   /// Keys and rows a second, in all.
   [[nodiscard]] double keys() const noexcept;
@@ -32,7 +35,8 @@ struct server_load {
   [[nodiscard]] static std::optional<server_load> from_json(const nlohmann::json& j);
 
   static constexpr std::size_t most_partitions = 64;  ///< in a heartbeat
-  static constexpr std::uint32_t one_of = 32;         ///< keys is counted, on average
+  static constexpr std::uint32_t one_of = 32;         ///< keys is counted, on average,
+  static constexpr std::uint32_t coarse = 8;          ///< or so many times less, each as so many, of requests for many
 };
 
 }  // namespace paracel::srv

@@ -147,6 +147,7 @@ void checkpoint_coordinator::check_all_stopped(const membership& members) {
     if (clock >= clock_ && in_.contains(rank) && !stopped_.contains(rank)) return worker_passed(rank, clock);
   }
   if (!std::ranges::includes(stopped_, in_, {}, [](const auto& s) { return s.first; })) return;
+  if (!members.moving.empty()) return;  // until they have arrived: `tick`
   for (const auto& [rank, worker] : stopped_) {
     if (!worker.file) return close("worker " + std::to_string(rank) + ": " + worker.error, 0);
     manifest_.files.push_back(*worker.file);
@@ -375,6 +376,7 @@ void checkpoint_coordinator::tick(const membership& members, time_point now) {
   take_result();
   for (auto& [number, q] : asked_)
     if (q.again <= now) put_again(q, members);
+  if (phase_ == phase::gathering) check_all_stopped(members);
   if (phase_ == phase::gathering && now - since_ > options_.gather_limit) {
     std::string missing;
     std::size_t left_out = 0;
@@ -384,7 +386,8 @@ void checkpoint_coordinator::tick(const membership& members, time_point now) {
       else ++left_out;
     }
     if (left_out != 0) missing += " and " + std::to_string(left_out) + " more";
-    close(missing + " did not reach clock " + std::to_string(clock_), 0);
+    if (missing.empty()) close("partitions were moving for too long", 0);
+    else close(missing + " did not reach clock " + std::to_string(clock_), 0);
   }
 }
 

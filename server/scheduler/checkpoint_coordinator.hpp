@@ -8,6 +8,9 @@
 //     ^                                   |                          |                      |
 //     +--- "checkpoint failed: why" ------+--------------------------+----------------------+   the workers resume
 //
+// Partitions that move because of the load cost no checkpoint: none begins to move while one is in progress, and
+// nothing is saved before those that are moving have arrived.
+//
 // Bodies are JSON. A worker's `checkpoint` is {"role":"worker","rank","clock"} with "file" (as in
 // checkpoint_service.hpp) or "error"; parked. The reply is {"ok":bool,"why"}. A launcher's is {"role":"launcher"}: it
 // requests a checkpoint as soon as possible; answered at once.
@@ -73,6 +76,8 @@ class checkpoint_coordinator {
   void worker_passed(std::uint32_t rank, std::uint32_t clock);
   /// A server was lost or has joined: a checkpoint in progress is abandoned.
   void servers_changed(const std::string& why);
+  /// Workers have stopped for a checkpoint, or it is being written.
+  [[nodiscard]] bool in_progress() const noexcept { return phase_ != phase::idle; }
   /// A reply to a request sent from here. False: it is not to one of ours.
   bool on_reply(std::uint64_t number, const net::reply_view& reply, time_point now);
   void tick(const membership& members, time_point now);

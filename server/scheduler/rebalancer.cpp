@@ -47,6 +47,16 @@ struct thread_loads {
   double weight = 0;
 };
 
+/// The variance of keys that were counted. In the worst case, that of requests for many, a count stands for 256 keys,
+/// and by itself a partition's has the variance of a Poisson distribution; the sum of a thread has a third of it,
+/// because the distances between counts are uniform. Half of it: up to half of a thread's load moves.
+double variance_of(double keys) noexcept { return keys * server_load::one_of * server_load::coarse / 2; }
+
+/// Whether a server can be given this partition, after so many bytes.
+bool has_room(const server_load& of, std::uint64_t given, const server_load::partition& p) noexcept {
+  return !of.room || (p.bytes != 0 && given + p.bytes <= *of.room / 2);
+}
+
 struct known_partition {
   server_load::partition what;
   std::size_t from = 0;  // server
@@ -79,8 +89,7 @@ std::vector<placement> rebalancer::consider(std::span<const measured_server> ser
   }
   // How wrong the sampled load of that thread may be.
   const double seconds = servers[top.server].load.seconds;
-  const double noise =
-      limits_.deviations * std::sqrt(top.keys * server_load::one_of / std::max(seconds, 1e-3)) / top.capacity;
+  const double noise = limits_.deviations * std::sqrt(variance_of(top.keys) / std::max(seconds, 1e-3)) / top.capacity;
   if (before <= fair * (1 + limits_.excess) + noise) return {};
 
   std::vector<known_partition> known;
@@ -98,6 +107,7 @@ std::vector<placement> rebalancer::consider(std::span<const measured_server> ser
   double best_saved = 0;
   double best_after = before;
   double cost = limits_.keys_a_change;
+  std::vector<std::uint64_t> given(servers.size());  // bytes
   while (moves.size() < limits_.most_moves) {
     const auto from = is.busiest();
     const double most = is.bins[from].relative();
@@ -109,7 +119,7 @@ std::vector<placement> rebalancer::consider(std::span<const measured_server> ser
       if (k.moves || is.at(servers, k.from, k.what.number) != from || k.what.keys <= 0) continue;
       const double left = (is.bins[from].keys - k.what.keys) / is.bins[from].capacity;
       for (std::size_t to = 0; to < servers.size(); ++to) {
-        if (to == k.from) continue;
+        if (to == k.from || !has_room(servers[to].load, given[to], k.what)) continue;
         const auto& b = is.bins[is.at(servers, to, k.what.number)];
         const double then = std::max(left, (b.keys + k.what.keys) / b.capacity);
         const bool lower = then < best_most;
@@ -126,6 +136,7 @@ std::vector<placement> rebalancer::consider(std::span<const measured_server> ser
     source.keys -= best->what.keys;
     target.keys += best->what.keys;
     best->moves = true;
+    given[best_to] += best->what.bytes;
     moves.push_back({best->what.number, best_to});
     cost += static_cast<double>(best->what.bytes) / limits_.bytes_a_key;
     const double after = is.bins[is.busiest()].relative();

@@ -10,8 +10,10 @@
 //   * the busiest thread is clearly above its fair share, by more than the sampling of the load can be wrong,
 //   * the moves lower it by a noticeable part, likewise, and
 //   * what it saves while the load stays as it is (for a minute, one assumes) is more than the moves cost: what is
-//   read,
-//     sent and stored for the bytes of the partitions, and a new membership in every process.
+//     read, sent and stored for the bytes of the partitions, and two new memberships in every process.
+//
+// With a limit of memory a server is given at most half of what is left of it: a replica is stored although it exceeds
+// the limit, and later writes would fail.
 //
 // Nothing goes back and forth: each decision lowers the largest load by a fixed part of itself, so with the same load
 // there are few, and the last one is to do nothing; a partition that has moved stays for some minutes, whatever is
@@ -38,10 +40,10 @@ struct rebalance_limits {
   double settled = 0.03;      ///< moves are chosen until it has no more than this
   double least_gain = 0.05;   ///< by which it has to become less, as a part of itself
   double deviations = 3;      ///< of the sampling, by which a load may be wrong
-  double least_counted = 8;   ///< times that a partition was: what seems hot after fewer may be chance
+  double least_counted = 16;  ///< times that a partition was: what seems hot after fewer may be chance
   double horizon = 60;        ///< s for which the load is expected to stay as it is
   double bytes_a_key = 1024;  ///< that are moved in the time in which a thread serves a key
-  double keys_a_change = 20'000;   ///< which a thread serves in the time that a new membership takes
+  double keys_a_change = 100'000;  ///< which a thread serves in the time that two new memberships take
   std::size_t most_moves = 256;    ///< at once
   std::chrono::seconds pause{10};  ///< between moves, at least
   std::chrono::seconds most_pause{3600};

@@ -111,6 +111,7 @@ struct scheduler_options {
   bool rebalance = false;      ///< hot partitions move to servers with less to do, if servers may join and leave
   rebalance_limits rebalance_when{};
   std::chrono::milliseconds measured{4000};  ///< for so long, before partitions move
+  std::size_t most_placed = 4096;            ///< then none moves any more: each process gets a list of them
   bool eject_workers = false;                ///< the others continue without a worker that dies
   /// The others wait at most this long for the replacement of a dead worker; 0: not at all.
   std::chrono::milliseconds worker_wait{0};
@@ -211,6 +212,7 @@ class scheduler {
   void note_change(role r, std::uint32_t index);
   void give_up_entering(const std::string& why);
   void rebalance(time_point now);
+  void note_moved(std::size_t partitions) const;
   /// A server is to be started in this slot, and has not joined yet.
   [[nodiscard]] bool is_entering(std::uint32_t slot) const noexcept { return entering_ && entering_->first == slot; }
   /// How a worker was lost.

@@ -3,6 +3,7 @@
 // Hot partitions move to servers with less to do, while the job runs: as with servers that enter, the new owner first
 // gets a replica.
 #include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,12 +13,27 @@
 #include "server/scheduler/scheduler.hpp"
 
 namespace paracel::srv {
+namespace {
+
+std::string counted_partitions(std::size_t n) { return std::to_string(n) + " partition" + (n == 1 ? "" : "s"); }
+
+}  // namespace
+
+void scheduler::note_moved(std::size_t partitions) const {
+  events_(json_text({{"event", "moved"},
+                     {"partitions", partitions},
+                     {"text", counted_partitions(partitions)},
+                     {"epoch", servers_in_job_.members().epoch}}),
+          false);
+}
 
 void scheduler::rebalance(time_point now) {
   if (!options_.rebalance || phase_ != phase::running || now < next_rebalance_) return;
   next_rebalance_ = now + options_.measured / 8;
-  if (entering_ || !servers_in_job_.may_move()) return;
   const auto& members = servers_in_job_.members();
+  if (entering_ || !servers_in_job_.may_move() || checkpoints_.in_progress() ||
+      members.placed.size() >= options_.most_placed)
+    return;
   std::vector<measured_server> measured;
   for (const auto& s : members.servers) {
     if (s.state != server_state::up) continue;
@@ -30,12 +46,11 @@ void scheduler::rebalance(time_point now) {
   auto moves = rebalancer_.consider(measured, now);
   if (moves.empty()) return;
   char text[128];
-  std::snprintf(text, sizeof text, "%zu partition%s: the busiest thread of a server has %.2f times its fair share",
-                moves.size(), moves.size() == 1 ? "" : "s", rebalancer::imbalance(measured));
+  std::snprintf(text, sizeof text, "%s: the busiest thread of a server has %.2f times its fair share",
+                counted_partitions(moves.size()).c_str(), rebalancer::imbalance(measured));
   const auto count = moves.size();
   servers_in_job_.move(std::move(moves));
   events_(json_text({{"event", "moving"}, {"partitions", count}, {"text", text}, {"epoch", members.epoch}}), false);
-  checkpoints_.servers_changed("partitions are moving");
   broadcast_membership();
 }
 

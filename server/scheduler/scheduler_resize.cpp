@@ -25,13 +25,11 @@ void scheduler::on_synced(std::uint32_t slot, std::uint64_t epoch) {
       servers_in_job_.synced(slot, static_cast<std::uint32_t>(std::min<std::uint64_t>(epoch, ~std::uint32_t{0})));
   if (news == server_membership::news::none) return;
   const bool serves = news == server_membership::news::serves;
-  const auto epoch_now = servers_in_job_.members().epoch;
   const bool others =
       std::ranges::any_of(moving, [&](const auto& m) { return servers_in_job_.state(m.first) != m.second; });
-  if (serves && partitions != 0)
-    events_(json_text({{"event", "moved"}, {"partitions", partitions}, {"epoch", epoch_now}}), false);
+  if (serves && partitions != 0) note_moved(partitions);
   if (!serves || others || partitions == 0)
-    events_(json_text({{"event", serves ? "serving" : "synced"}, {"epoch", epoch_now}}), false);
+    events_(json_text({{"event", serves ? "serving" : "synced"}, {"epoch", servers_in_job_.members().epoch}}), false);
   for (const auto& [moved, was] : moving) {
     const auto is = servers_in_job_.state(moved);
     if (is == was) continue;

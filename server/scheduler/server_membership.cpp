@@ -71,6 +71,7 @@ std::string server_membership::why_not_resize(int by) const {
     return "one change at a time: s" + std::to_string(s.slot) + " is " +
            (s.state == server_state::left ? "still ending" : name_of(s.state));
   }
+  if (!members_.moving.empty()) return "partitions are moving: try again";
   if (!settled()) return "the replicas are not complete yet: try again";
   if (by > 0 && free_slot() >= ring::most_members) return "there are already as many servers as possible";
   if (by < 0 && up() == 1) return "the last server cannot leave";
@@ -154,6 +155,8 @@ server_membership::news server_membership::synced(std::uint32_t slot, std::uint3
   for (auto& s : members_.servers) {
     if (s.state != server_state::leaving || up() < members_.replicas) continue;
     s.state = server_state::left;
+    // Another server may get its slot, and not what was hot here.
+    std::erase_if(members_.placed, [&](const placement& p) { return p.slot == s.slot; });
     changed = true;
   }
   if (!members_.moving.empty()) {

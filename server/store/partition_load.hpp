@@ -71,7 +71,7 @@ class partition_load {
 
   // Of a request for many keys one in 256 is counted, 8 times.
   static constexpr std::size_t many = 1024;
-  static constexpr std::uint32_t coarse = 8;
+  static constexpr std::uint32_t coarse = server_load::coarse;
 
   void count(std::uint16_t partition, std::uint32_t more = 1) noexcept {
     constexpr std::uint32_t size_after = 8;             // counts of a partition

@@ -82,6 +82,7 @@ class Usage(JobTest):
                 ("--delivery fail: with --replicas 2 or more lost messages have to be sent again", "-p", "2", "--replicas", "2",
                  "--delivery", "fail", LR),
                 ("--delivery fail: with --elastic lost messages", "--elastic", "--delivery", "fail", LR),
+                ("--delivery fail: with --rebalance lost messages", "--rebalance", "--delivery", "fail", LR),
                 ("--delivery fail: with --drop-messages lost messages", "--drop-messages", "1", "--delivery", "fail", LR),
                 ("--join-timeout: 1e8: want 0.1 to 1000000 seconds", "--join-timeout", "1e8", LR),
                 ("--checkpoint-every: 99999999999999999999: want at most 1073741824", "--checkpoint-dir", "new",

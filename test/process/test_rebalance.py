@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
 """`--rebalance`: hot partitions move while the job runs, the load of the servers becomes even, and the result keeps its bits,
-also when a server is killed meanwhile. Without the option nothing moves."""
+also when a server is killed meanwhile, messages are lost, checkpoints are made or a server is added. Without the option nothing
+moves."""
 import os
 import re
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from process_support import BIN, JobTest, main, patient, processes_of, role_of, wait_until  # noqa: E402
+from process_support import BIN, PRUN, JobTest, main, patient, processes_of, role_of, wait_until  # noqa: E402
 
 ZIPF = os.path.join(BIN, "test_zipf")
 PREFIX = "b"   # of the keys: four servers have about 0.14, 0.28, 0.15, 0.43 of what is asked
@@ -52,6 +54,8 @@ class Rebalance(JobTest):
         self.moves(run)
         self.assertTrue(wait_until(lambda: re.search(r"prun: moved after [\d.]+ s", run.err()), 20), run.err())
         self.assertTrue(wait_until(lambda: 0 < self.imbalance(run) < 1.2, 40, 0.3), self.status_of(run))
+        self.assertRegex(self.status_of(run), r"(?m)^partitions that were given to other servers because of the load: [1-9]\d*; "
+                                              r"moving now: \d+$")
         err = self.expect_same_bits(run)
         self.assertLess(len(re.findall("prun: moving", err)), 5, err)
 
@@ -63,6 +67,22 @@ class Rebalance(JobTest):
         servers[0].kill()
         self.assertTrue(wait_until(lambda: "2 replicas of everything exist again" in run.err(), 30), run.err())
         self.assertIn("was killed by SIGKILL", self.expect_same_bits(run))
+
+    def test_lost_messages_checkpoints_and_a_server_that_is_added(self):
+        checkpoints = self.not_there("checkpoints")
+        run = self.begin("--rebalance", "--replicas", "3", "--encrypt", "--drop-messages", "0.2", "--checkpoint-dir", checkpoints,
+                         "--checkpoint-every", "50", "--run-dir", "mine")
+        self.moves(run)
+        self.assertTrue(wait_until(lambda: "prun: moved after" in run.err(), 60), run.err())
+        self.assertNotRegex(run.err(), "checkpoint.* failed")
+
+        def add():
+            done = subprocess.run([sys.executable, PRUN, "--servers", "+1", "--run", "mine"], cwd=self.folder,
+                                  capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+            self.assertTrue(done.returncode == 0 or "try again" in done.stderr, done.stderr)
+            return done.returncode == 0
+        self.assertTrue(wait_until(add, 60, 0.5), run.err())
+        self.assertIn("prun: checkpoint at clock", self.expect_same_bits(run))
 
 
 if __name__ == "__main__":

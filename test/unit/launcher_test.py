@@ -183,6 +183,9 @@ class Printable(unittest.TestCase):
         self.assertIn("servers that may still be lost: 1", text)
         self.assertIn("no server may be lost before all processes have joined",
                       status_text(dict(report, phase="joining", spare=0)))
+        self.assertNotIn("because of the load", status_text(dict(report, placed=0, moving=0)))
+        self.assertIn("\npartitions that were given to other servers because of the load: 12; moving now: 3\n",
+                      status_text(dict(report, placed=12, moving=3)))
 
     def test_a_progress_of_any_values_is_shown(self):
         for event in ({"round": 1e308, "rounds": 1.7e308}, {"round": "\x1b[1m\n" * 100, "rounds": [1]},

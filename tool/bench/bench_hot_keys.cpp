@@ -106,8 +106,8 @@ class factorization : public paracel::paralg {
   static double truth(std::size_t number, std::uint64_t stream) {
     return paracel::counter_random(3, stream, number).normal();
   }
-  static std::string row_key(std::size_t r) { return "r" + std::to_string(r); }
-  static std::string column_key(std::size_t c) { return "c" + std::to_string(c); }
+  static std::string row_key(std::size_t r) { return std::string("r").append(std::to_string(r)); }
+  static std::string column_key(std::size_t c) { return std::string("c").append(std::to_string(c)); }
 
   void write_factors() {
     constexpr std::size_t at_once = 1000;

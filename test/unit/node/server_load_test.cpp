@@ -172,6 +172,20 @@ TEST_F(ServerLoad, ThreadsHaveTheirOwn) {
   EXPECT_NEAR(load.keys(), 3000, 1600);
 }
 
+TEST_F(ServerLoad, RoomIsWhatTheFullestThreadHasLeft) {
+  EXPECT_FALSE(look().room) << "no limit";
+  reset({.threads = 2, .workers = 0, .max_memory_bytes = 2'000'000});
+  follow(1);
+  const auto empty = look().room;
+  ASSERT_TRUE(empty);
+  EXPECT_LE(*empty, 1'000'000U);
+  EXPECT_GT(*empty, 900'000U);
+  std::string key = "large";
+  const std::vector<double> large(50'000, 1);
+  ASSERT_EQ(call(verb::push, key, view(large), {.shard = partition(key) % 2U}).header.result, net::status::ok);
+  EXPECT_NEAR(static_cast<double>(*look().room), 600'000, 50'000);
+}
+
 TEST(ServerLoadText, GoesThroughJsonAndAnythingElseIsNone) {
   server_load load{.epoch = 7, .seconds = 4.5, .threads = {10, 0.5}, .partitions = {{16383, 9.5, 1U << 30}, {0, 1, 0}}};
   const auto back = server_load::from_json(load.to_json());
@@ -181,6 +195,14 @@ TEST(ServerLoadText, GoesThroughJsonAndAnythingElseIsNone) {
   EXPECT_EQ(back->threads, load.threads);
   EXPECT_EQ(back->partitions, load.partitions);
   EXPECT_TRUE(server_load::from_json(server_load().to_json()));
+  EXPECT_FALSE(back->room);
+  load.room = 0;
+  EXPECT_EQ(server_load::from_json(load.to_json())->room, load.room);
+  for (const json& bad : {json(), json(-1), json(0.5), json("x"), json::array()}) {
+    auto odd = load.to_json();
+    odd["room"] = bad;
+    EXPECT_FALSE(server_load::from_json(odd)) << odd;
+  }
   const auto good = load.to_json();
   for (const auto* key : {"epoch", "seconds", "threads", "partitions"}) {
     for (const json& bad : {json(), json(-1), json("x"), json{{"a", 1}}, json::array({"x"}), json::array({-1}),

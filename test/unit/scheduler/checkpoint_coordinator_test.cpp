@@ -277,6 +277,33 @@ TEST_F(Coordinator, ALostServerEndsTheOneThatIsBeingSaved) {
   EXPECT_THAT(answer_to(n)["why"].get<std::string>(), HasSubstr("s1 was lost"));
 }
 
+TEST_F(Coordinator, WhatMovesIsSavedOnceItHasArrived) {
+  make();
+  EXPECT_FALSE(it_->in_progress());
+  members_.moving = {{5, 1}};
+  stop(0, 10);
+  const auto n = stop(1, 10);
+  EXPECT_TRUE(it_->in_progress());
+  for (int i = 0; i < 3; ++i) it_->tick(members_, now_ += std::chrono::milliseconds{100});
+  EXPECT_TRUE(sent_.empty()) << "its old server would be asked";
+  members_.moving.clear();
+  members_.epoch = 3;
+  it_->tick(members_, now_);
+  ASSERT_EQ(sent_.size(), 2U);
+  EXPECT_EQ(sent_.begin()->second.header.epoch, 3U);
+  for (int i = 0; i < 2; ++i) serve();
+  EXPECT_EQ(answer_to(n)["ok"], true);
+  EXPECT_EQ(events_.back()["event"], "checkpoint");
+  EXPECT_FALSE(it_->in_progress());
+  // One that does not arrive does not stop the workers for ever.
+  members_.moving = {{5, 0}};
+  stop(0, 20);
+  const auto late = stop(1, 20);
+  it_->tick(members_, now_ += std::chrono::milliseconds{1100});
+  EXPECT_EQ(answer_to(late)["ok"], false);
+  EXPECT_EQ(events_.back()["why"], "partitions were moving for too long");
+}
+
 TEST_F(Coordinator, ALauncherAsksTheClock) {
   make({.folder = "d"});
   ask({{"role", "launcher"}});

@@ -40,8 +40,8 @@ class world {
     for (std::size_t k = 1; k <= n; ++k)
       keys[random_() % partition_count] += rate * std::pow(static_cast<double>(k), -a) / sum;
   }
-  /// As servers say it after so many seconds: of the hottest partitions; sampled, if `noisy`.
-  std::vector<measured_server> measure(double lasts = 4, bool noisy = false) {
+  /// As servers say it after so many seconds: of the hottest partitions; sampled, if `noisy`, one of so many keys.
+  std::vector<measured_server> measure(double lasts = 4, bool noisy = false, double one_of = server_load::one_of) {
     auto seen = all_;
     for (auto& s : seen) {
       s.load.seconds = lasts;
@@ -51,8 +51,8 @@ class world {
       auto n = keys[p];
       if (n <= 0) continue;
       if (noisy) {
-        std::poisson_distribution<int> samples(n * lasts / server_load::one_of);
-        n = samples(random_) * server_load::one_of / lasts;
+        std::poisson_distribution<int> samples(n * lasts / one_of);
+        n = samples(random_) * one_of / lasts;
       }
       if (n <= 0) continue;
       auto& s = seen[owner[p]];
@@ -110,6 +110,74 @@ TEST_F(RebalancerTest, AnEvenLoadStaysWhereItIs) {
   }
 }
 
+TEST_F(RebalancerTest, AnEvenLoadIsNotUnevenBecauseItIsSampledCoarsely) {
+  // What requests for many keys ask for is counted once in 256 keys, as 8 times.
+  constexpr double coarse = server_load::one_of * server_load::coarse;
+  for (const double each : {0.05, 0.3, 1.0, 5.0}) {
+    world w(4, 2, 3);
+    for (std::size_t p = 0; p < partition_count; ++p) w.owner[p] = p / 2 % 4;
+    for (auto& k : w.keys) k = each;
+    rebalancer policy;
+    for (int i = 0; i < 40; ++i) {
+      EXPECT_TRUE(policy.consider(w.measure(4, true, coarse), begin + i * seconds(60)).empty()) << each << " " << i;
+    }
+  }
+}
+
+TEST_F(RebalancerTest, OneHotKeyIsNotHandedFromServerToServer) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    world w(4, 1, seed);
+    w.zipf(1000, 0.5, 40'000);
+    const std::uint16_t hot = 4711;
+    w.keys[hot] = 100'000;
+    rebalancer policy;
+    int batches = 0;
+    int times = 0;
+    for (int i = 0; i < 360; ++i) {  // an hour
+      const auto moves = policy.consider(w.measure(4, true), begin + i * seconds(10));
+      w.carry_out(moves);
+      batches += moves.empty() ? 0 : 1;
+      times += static_cast<int>(std::ranges::count(moves, hot, &placement::partition));
+    }
+    EXPECT_EQ(times, 0) << "seed " << seed;
+    EXPECT_LE(batches, 3) << "seed " << seed << ": only what is beside it goes away";
+  }
+}
+
+TEST_F(RebalancerTest, AServerWithoutRoomGetsNothing) {
+  const auto moves = [](std::optional<std::uint64_t> of_first, std::optional<std::uint64_t> of_second,
+                        std::uint64_t bytes) {
+    world w(3, 1, 3);
+    w.owner[100] = w.owner[200] = w.owner[300] = 0;
+    w.keys[100] = w.keys[200] = w.keys[300] = 10'000;
+    for (const std::size_t p : {100, 200, 300}) w.bytes[p] = bytes;
+    auto seen = w.measure();
+    seen[1].load.room = of_first;
+    seen[2].load.room = of_second;
+    std::vector<std::uint32_t> slots;
+    for (const auto& m : rebalancer().consider(seen, begin)) slots.push_back(m.slot);
+    std::ranges::sort(slots);
+    return slots;
+  };
+  using slots = std::vector<std::uint32_t>;
+  EXPECT_EQ(moves({}, {}, 1'000'000), (slots{11, 12}));
+  EXPECT_EQ(moves(2'000'000, 2'000'000, 1'000'000), (slots{11, 12})) << "half of what is left";
+  EXPECT_EQ(moves(1'900'000, 2'000'000, 1'000'000), (slots{12}));
+  EXPECT_EQ(moves(0, 1'999'999, 1'000'000), slots());
+  EXPECT_EQ(moves({}, 1'000'000'000, 0), (slots{11})) << "nobody knows how large it is";
+  // Together, too.
+  world w(2, 1, 3);
+  for (const std::size_t p : {10, 20, 30, 40}) {
+    w.owner[p] = 0;
+    w.keys[p] = 10'000;
+    w.bytes[p] = 1'000'000;
+  }
+  auto seen = w.measure();
+  EXPECT_EQ(rebalancer().consider(seen, begin).size(), 2U);
+  seen[1].load.room = 3'000'000;
+  EXPECT_EQ(rebalancer().consider(seen, begin).size(), 1U);
+}
+
 TEST_F(RebalancerTest, NoLoadNoServersOneServer) {
   rebalancer policy;
   EXPECT_TRUE(policy.consider({}, begin).empty());
@@ -148,8 +216,10 @@ TEST_F(RebalancerTest, ARandomSkewedLoadBecomesEvenInAFewStepsAndThenStays) {
     EXPECT_LE(steps, 8) << "seed " << seed;
     EXPECT_GE(quiet, 8) << "seed " << seed << ": it does not end";
     const auto [rest, all] = w.busiest();
-    // Even, or there is a partition that is too hot for any server, and next to nothing with it.
-    EXPECT_TRUE(before <= 1.25 || rest <= 0.2 * all)
+    // Even, but for what may be chance, or there is a partition that is too hot for any server, and next to nothing
+    // with it.
+    const double chance = 3 * std::sqrt(all * server_load::one_of * server_load::coarse / 2 / 4) * servers / 2e5;
+    EXPECT_TRUE(before <= 1.21 + chance || rest <= 0.2 * all)
         << "seed " << seed << ": " << before << ", " << rest << " of " << all;
   }
   EXPECT_GT(moved, 20) << "half of these loads are uneven at first";

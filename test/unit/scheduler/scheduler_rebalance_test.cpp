@@ -23,7 +23,8 @@ class SchedulerRebalance : public scheduler_test {
                                .rebalance = rebalance,
                                .heartbeat_limit = 3000ms,
                                .lease_limit = 2200ms,
-                               .join_limit = 60s},
+                               .join_limit = 60s,
+                               .checkpoints = {.plan = {.folder = "/nowhere"}}},
         [this](std::string_view line, bool) { events.push_back(json::parse(line)); }, now);
     start(3);
     events.clear();
@@ -73,6 +74,8 @@ TEST_F(SchedulerRebalance, AHotPartitionMovesOnceTheLoadWasMeasuredForLongEnough
   EXPECT_NE(moving.slot, 1U);
   for (int i = 0; i < 20; ++i) beat_and_tick(10'000, 2);
   EXPECT_EQ(kinds().size(), 1U) << "nothing else while it moves";
+  const auto refused = ask(verb::resize, json{{"servers", -1}});
+  EXPECT_EQ(to(refused).body, "partitions are moving: try again");
   EXPECT_EQ(to(ask_text(verb::stats, "")).parsed()["moving"], 1);
   synced = 2;
   beat_and_tick(10'000, 2);
@@ -106,6 +109,19 @@ TEST_F(SchedulerRebalance, NothingMovesWhileAServerIsMissing) {
   for (int i = 0; i < 10; ++i) beat_and_tick(10'000, 2);
   EXPECT_EQ(kinds(), std::vector<std::string>{"synced"});
   EXPECT_TRUE(subject->members().moving.empty());
+}
+
+TEST_F(SchedulerRebalance, NothingMovesWhileACheckpointIsMade) {
+  begin();
+  const auto stopped =
+      ask(verb::checkpoint, json{{"role", "worker"}, {"rank", 0}, {"clock", 10}, {"error", "its disk is full"}});
+  for (int i = 0; i < 5; ++i) beat_and_tick(10'000, 1);
+  EXPECT_EQ(kinds(), std::vector<std::string>{});
+  for (int rank = 1; rank < 3; ++rank)
+    ask(verb::checkpoint, json{{"role", "worker"}, {"rank", rank}, {"clock", 10}, {"error", "likewise"}});
+  EXPECT_EQ(to(stopped).parsed()["ok"], false);
+  beat_and_tick(10'000, 1);
+  EXPECT_EQ(kinds(), (std::vector<std::string>{"checkpoint_failed", "moving"}));
 }
 
 TEST_F(SchedulerRebalance, AServerThatIsLostMeanwhileGetsNothing) {

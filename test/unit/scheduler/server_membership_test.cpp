@@ -109,4 +109,32 @@ TEST(ServerMembership, WhatMovesToALostServerStays) {
   EXPECT_EQ(subject.members().placed, placed);
 }
 
+TEST(ServerMembership, WhatIsPlacedAtAServerThatLeavesIsNotPlacedAtTheNextOneInItsSlot) {
+  srv::server_membership subject(1, 2, 3, 1, true);
+  for (std::uint32_t s = 0; s < 3; ++s) subject.enter(entry_of(s));
+  const auto all_synced = [&] {
+    for (std::uint32_t s = 0; s < subject.members().servers.size(); ++s)
+      if (subject.state(s) != server_state::gone) (void)subject.synced(s, subject.members().epoch);
+  };
+  const auto head = [&](std::uint16_t p) { return key_router(subject.members()).locate_partition(p).server; };
+  std::vector<placement> where;
+  for (std::uint16_t p = 0; where.size() < 2; ++p)
+    if (head(p) == 0) where.push_back({p, where.empty() ? 2U : 1U});
+  subject.move(where);
+  all_synced();
+  all_synced();
+  ASSERT_EQ(subject.members().placed, where);
+  ASSERT_EQ(subject.dismiss(), 2U);
+  EXPECT_EQ(head(where[0].partition), 2U) << "it still has it";
+  all_synced();
+  ASSERT_EQ(subject.state(2), server_state::left);
+  EXPECT_EQ(subject.members().placed, (std::vector<placement>{where[1]}));
+  EXPECT_NE(head(where[0].partition), 2U);
+  all_synced();
+  subject.admit(entry_of(2));
+  all_synced();
+  EXPECT_EQ(head(where[0].partition), 0U) << "where the ring has it";
+  EXPECT_EQ(head(where[1].partition), 1U);
+}
+
 }  // namespace

@@ -182,6 +182,9 @@ def status_text(report):
                    [[f"s{s['slot']}"] + common(s) + [str(s.get("threads", "-")), megabytes(s, "memory_bytes"),
                                                      megabytes(s, "resident_bytes")] + load_cells(s, "-")
                     + [s.get("incarnation", "-")] for s in report["servers"]])
+    if report.get("placed") or report.get("moving"):
+        lines.append(f"partitions that were given to other servers because of the load: {report['placed']}; moving now: "
+                     f"{report['moving']}")
     lines += table(["worker", "state", "pid", "host", "heartbeat", "clock"],
                    [[str(w["rank"])] + common(w) + [str(w["clock"])] for w in report["workers"]])
     if "replicas" in report:

@@ -386,8 +386,8 @@ def check_times(parser, options):
         parser.error(f"argument --resend-after: {after:g}: want less than --heartbeat-limit, {limit:g} s: a process that is "
                      "silent for that long counts as lost before anything is sent again")
     if options.delivery == "fail":
-        for name, given in (("--replicas 2 or more", options.replicas > 1), ("--elastic", options.elastic),
-                            ("--drop-messages", options.drop_messages is not None)):
+        for name, given in (("--replicas 2 or more", options.replicas > 1), ("--rebalance", options.rebalance),
+                            ("--elastic", options.elastic), ("--drop-messages", options.drop_messages is not None)):
             if given:
                 parser.error(f"--delivery fail: with {name} lost messages have to be sent again")
     if options.transport == "unix":

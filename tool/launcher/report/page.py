@@ -20,7 +20,8 @@ MOST_OTHERS = 8      # metrics with a chart of their own, besides the main one
 MOST_EVENTS = 200    # in the table
 LEAST_SAMPLES = 3    # of a curve
 MOST_MARKS = 60      # in the charts
-MARKED = ("lost", "ejected", "awaited", "joined", "entered", "retired", "checkpoint", "checkpoint_failed", "abort", "caught_up")
+MARKED = ("lost", "ejected", "awaited", "joined", "entered", "retired", "moved", "checkpoint", "checkpoint_failed", "abort",
+          "caught_up")
 WORK = (("computing", 0), ("in system calls", 5), ("without a processor", 1), ("waiting", 8))
 AXIS = ("staleness", "seconds", "compute_seconds", "wait_seconds", "fold_seconds", "chunks_given", "chunks_taken")
 
