@@ -4,10 +4,12 @@
 // PREFIX
 //
 // In each step of a round a worker reads 6 keys, the one of rank k chosen in proportion to 1 / k^1.1, and adds to each
-// what depends on its value. Updates take effect between rounds, in one order, so whatever becomes of the servers
-// meanwhile, worker 0 prints, for the same number of rounds, the same digest of all bits at the end. FILE: a path with
-// a slash; the job runs until it exists. MILLISECONDS: a pause after each round.
+// what depends on its value; all steps of a round are under way at once. Updates take effect between rounds, in one
+// order, so whatever becomes of the servers meanwhile, worker 0 prints, for the same number of rounds, the same digest
+// of all bits at the end. FILE: a path with a slash; the job runs until it exists. MILLISECONDS: a pause after each
+// round.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -27,7 +29,7 @@
 namespace {
 
 constexpr std::size_t keys = 3000;
-constexpr int steps = 30;
+constexpr std::size_t steps = 200;
 constexpr std::size_t asked = 6;
 constexpr std::size_t at_once = 500;
 constexpr int rounds_between_looks = 8;
@@ -54,7 +56,7 @@ class zipf : public paracel::paralg {
     paracel_sync();
     for (int round = 1; round <= rounds_; ++round) {
       paracel::counter_random random(7, get_worker_id(), static_cast<std::uint64_t>(round));
-      for (int i = 0; i < steps; ++i) step(random);
+      run_steps(random);
       iter_commit();
       if (get_worker_id() == 0) report_progress({round, file_.empty() ? rounds_ : 0, 0});
       if (!file_.empty() && round % rounds_between_looks == 0 && is_told()) rounds_ = round;
@@ -83,25 +85,35 @@ class zipf : public paracel::paralg {
     get_comm().allreduce(told, paracel::reduce_op::max);
     return told > 0;
   }
-  void step(paracel::counter_random& random) {
-    std::vector<std::string> which;
-    for (std::size_t i = 0; i < asked; ++i) {
-      const auto at = std::ranges::upper_bound(sums_, random.uniform() * sums_.back());
-      which.push_back(names_[std::min(keys - 1, static_cast<std::size_t>(at - sums_.begin()))]);
+  void run_steps(paracel::counter_random& random) {
+    for (auto& s : steps_) {
+      s.which.clear();
+      for (std::size_t i = 0; i < asked; ++i) {
+        const auto at = std::ranges::upper_bound(sums_, random.uniform() * sums_.back());
+        s.which.push_back(names_[std::min(keys - 1, static_cast<std::size_t>(at - sums_.begin()))]);
+      }
+      std::ranges::sort(s.which);
+      s.which.erase(std::ranges::unique(s.which).begin(), s.which.end());
+      paracel_read_multi_async(s.which, s.values);
     }
-    std::ranges::sort(which);
-    which.erase(std::ranges::unique(which).begin(), which.end());
-    std::vector<double> values;
-    paracel_read_multi_async(which, values).get();
-    for (auto& v : values) v = std::sin(v) / (1.0 + static_cast<double>(get_worker_id()));
-    paracel_update_multi_async(which, values);
+    paracel_wait();
+    for (auto& s : steps_) {
+      for (auto& v : s.values) v = std::sin(v) / (1.0 + static_cast<double>(get_worker_id()));
+      paracel_update_multi_async(s.which, s.values);
+    }
   }
+
+  struct step {
+    std::vector<std::string> which;
+    std::vector<double> values;
+  };
 
   std::string file_;
   int rounds_;
   int pause_;
   std::vector<std::string> names_;
   std::vector<double> sums_;  // of the probabilities of the keys up to each
+  std::array<step, steps> steps_;
 };
 
 }  // namespace
