@@ -70,8 +70,8 @@ class Rebalance(JobTest):
         self.assertIn("was killed by SIGKILL", self.expect_same_bits(run))
 
     def test_lost_messages_checkpoints_and_a_server_that_is_added(self):
-        checkpoints = self.not_there("checkpoints")
-        run = self.begin("--rebalance", "--replicas", "3", "--encrypt", "--drop-messages", "0.05", "--checkpoint-dir", checkpoints,
+        folder = self.not_there("checkpoints")
+        run = self.begin("--rebalance", "--replicas", "3", "--encrypt", "--drop-messages", "0.05", "--checkpoint-dir", folder,
                          "--checkpoint-every", "3", "--run-dir", "mine")
         self.moves(run)
         self.assertTrue(wait_until(lambda: "prun: moved after" in run.err(), 60), run.err())

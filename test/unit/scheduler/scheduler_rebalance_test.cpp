@@ -13,7 +13,7 @@ using namespace paracel::test;
 class SchedulerRebalance : public scheduler_test {
  protected:
   /// Three servers; with replicas a lost one does not end the job.
-  void begin(bool rebalance = true, std::uint32_t replicas = 2) {
+  void begin(bool rebalance = true, std::uint32_t replicas = 2, std::size_t most_placed = 4096) {
     subject.emplace(
         srv::scheduler_options{.job = job,
                                .workers = 3,
@@ -21,6 +21,7 @@ class SchedulerRebalance : public scheduler_test {
                                .replicas = replicas,
                                .elastic = true,
                                .rebalance = rebalance,
+                               .most_placed = most_placed,
                                .heartbeat_limit = 3000ms,
                                .lease_limit = 2200ms,
                                .join_limit = 60s,
@@ -99,6 +100,10 @@ TEST_F(SchedulerRebalance, WithoutTheOptionOrWithLittleToDoNothingMoves) {
   begin();
   for (int i = 0; i < 30; ++i) beat_and_tick(20, 1);
   EXPECT_EQ(kinds(), std::vector<std::string>{});
+  hot.clear();
+  begin(true, 2, 0);
+  for (int i = 0; i < 30; ++i) beat_and_tick(10'000, 1);
+  EXPECT_EQ(kinds(), std::vector<std::string>{}) << "as many as may be are elsewhere";
 }
 
 TEST_F(SchedulerRebalance, NothingMovesWhileAServerIsMissing) {
