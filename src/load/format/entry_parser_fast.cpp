@@ -59,11 +59,15 @@ inline const char* next_line(const char* p, const char* end) noexcept {
 
 /// Whether there is a value at `at` that is allowed; `at` is then past it.
 inline bool entry_parser::usual_value(const char*& at, const char* end, double& value) const {
-  const auto reading = read_number(at, end);
-  if (reading.outcome != number_outcome::ok) return false;
-  if (reading.value < 0 && options_.non_negative && options_.values != entry_options::value_rule::ignore) return false;
-  value = reading.value;
-  at = reading.end;
+  const auto* behind = at;
+  if (!read_short_number(behind, static_cast<std::size_t>(end - at), value)) {
+    const auto reading = read_number(at, end);
+    if (reading.outcome != number_outcome::ok) return false;
+    value = reading.value;
+    behind = reading.end;
+  }
+  if (value < 0 && options_.non_negative && options_.values != entry_options::value_rule::ignore) return false;
+  at = behind;
   return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -158,6 +159,45 @@ TEST(EntryParser, MatrixMarketIsReadQuicklyAsItIsThoroughly) {
     expect_no_difference(banner + kind + "\n9 9 3\n1 2 3", lines);
   for (const auto* kind : {"pattern general", "pattern symmetric"})
     expect_no_difference(banner + kind + "\n9 9 3\n1 2", lines);
+}
+
+TEST(EntryParser, ValuesAreReadQuicklyAsTheyAreThoroughly) {
+  std::vector<std::string> lines;
+  for (const auto* value : {"0.1",
+                            "-0.3",
+                            "00012.500",
+                            "5.",
+                            ".5",
+                            "-.5",
+                            ".",
+                            "-",
+                            "-.",
+                            "+5",
+                            "+.25",
+                            "+-1",
+                            "1e5",
+                            "1.5e-3",
+                            "1.5E+300",
+                            "7e",
+                            "123456789012345",
+                            "0.123456789012345",
+                            "1234567890123456.7",
+                            "0.1234567890123456789",
+                            "99999999999999999999",
+                            "1.2.3",
+                            "0x10",
+                            "1_",
+                            "1 2",
+                            "inf",
+                            "nan",
+                            "1e999",
+                            "1e-999",
+                            "12345678.12345678",
+                            "3,5"})
+    lines.push_back("2 3 " + std::string(value));
+  expect_no_difference("1 2 3", lines);
+  for (auto& line : lines) std::ranges::replace(line, ' ', '\t');
+  expect_no_difference("1\t2\t3", lines);
 }
 
 TEST(EntryParser, NamesInQuotesOfManyLinesAreTheirOwn) {
