@@ -22,9 +22,10 @@
 namespace paracel::srv {
 
 /// Thread-safety: owned by the shard thread.
-/// Cost: a request that is the newest of its client costs an append to a list; a retried one a binary search.
-/// 48 bytes a part, and the answer if it is longer than 16. At the limit, the oldest requests of clients above their
-/// share are dropped, and new clients are refused.
+/// Cost: a request that is the newest of its client costs an append to a list; a retried one a binary search. Places of
+/// an older request, and parts of other servers, are appended, too, and sorted in all at once when something is looked
+/// up. 48 bytes a part, and the answer if it is longer than 16. At the limit, the oldest requests of clients above
+/// their share are dropped, and new clients are refused.
 class dedup_window {
  public:
   /// Requests remembered per client; those below its watermark are dropped anyway. Beyond this the oldest are dropped.
@@ -54,7 +55,7 @@ class dedup_window {
   };
 
   [[nodiscard]] verdict find(std::uint64_t client, std::uint64_t sequence, std::uint16_t partition, answer& out) {
-    const auto* known = window_of(client);
+    const auto* known = settled_window_of(client);
     if (known == nullptr) return verdict::fresh;
     const auto& c = *known;
     const place where{sequence, partition};
@@ -76,7 +77,7 @@ class dedup_window {
   [[nodiscard]] const byte_budget& budget() const noexcept { return budget_; }
   /// Whether anything is known of this request, in any partition.
   [[nodiscard]] bool knows(std::uint64_t client, std::uint64_t sequence) {
-    const auto* known = window_of(client);
+    const auto* known = settled_window_of(client);
     if (known == nullptr) return false;
     const auto& c = *known;
     if (sequence < c.low) return true;
@@ -93,18 +94,15 @@ class dedup_window {
     auto& c = make_window_of(client);
     if (sequence < c.low) return;
     const place where{sequence, partition};
-    if (c.parts.empty() || c.parts.back().at.sequence < sequence) [[likely]] {
-      count(c, c.parts.emplace_back(where));
+    const bool is_newest = c.late == 0 && (c.parts.empty() || c.parts.back().at.sequence < sequence);
+    count(c, c.parts.emplace_back(where));
+    if (is_newest) [[likely]]
       ++c.requests;
-      return;
-    }
-    const auto at = find_place(c, where);
-    if (at != c.parts.end() && at->is(where)) return;
-    insert(c, at, entry(where));
+    else ++c.late;
   }
   /// Releases the unfilled places reserved for this request.
   void release_places(std::uint64_t client, std::uint64_t sequence) noexcept {
-    auto* known = window_of(client);
+    auto* known = settled_window_of(client);
     if (known == nullptr) return;
     auto& c = *known;
     const auto first = std::lower_bound(c.parts.begin(), c.parts.end(), place{sequence, 0}, before);
@@ -125,19 +123,35 @@ class dedup_window {
            const answer& what) {
     ++changes_;
     auto& c = make_window_of(client);
+    settle(c);
     forget_below(c, low);
     if (sequence < c.low) return;
     const place where{sequence, partition};
     if (!c.parts.empty() && c.parts.back().is(where)) [[likely]] {
       fill(c, c.parts.back(), what);  // it was reserved
-    } else if (const auto at = find_place(c, where); at != c.parts.end() && at->is(where)) {
+    } else if (const auto at = std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+               at != c.parts.end() && at->is(where)) {
       fill(c, *at, what);
     } else {
-      entry added(where);
-      added.set(what);
-      insert(c, at, std::move(added));
+      append_late(c, where, what);
+      settle(c);
     }
-    while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
+    forget_oldest(c);
+    if (budget_.is_over()) [[unlikely]]
+      make_room(c);
+  }
+  /// The same for a part of a request that another server has applied. Many of them, one after the other, may come in
+  /// any order. Throws: std::bad_alloc; the part is as before.
+  void add_copy(std::uint64_t client, std::uint64_t low, std::uint64_t sequence, std::uint16_t partition,
+                const answer& what) {
+    ++changes_;
+    auto& c = make_window_of(client);
+    if (low > c.low) c.low = low;  // what is below it goes when the window is sorted
+    if (sequence < c.low) return;
+    append_late(c, {sequence, partition}, what);
+    // Often enough that few are unsorted, and rarely enough that the sorted ones are not moved for a few.
+    constexpr std::size_t few = 64;
+    if (c.late > few + (c.parts.size() - c.late) / 4) settle(c);
     if (budget_.is_over()) [[unlikely]]
       make_room(c);
   }
@@ -147,15 +161,13 @@ class dedup_window {
     ++changes_;
     for (auto& known : clients_) {
       auto& c = known.second;  // clang 14 cannot capture a binding
+      settle(c);
       std::erase_if(c.parts, [&](const entry& e) {
         const bool goes = gone(e.at.partition);
         if (goes) uncount(c, e);
         return goes;
       });
-      c.requests = 0;
-      for (std::size_t i = 0; i < c.parts.size(); ++i) {
-        if (i == 0 || c.parts[i].at.sequence != c.parts[i - 1].at.sequence) ++c.requests;
-      }
+      c.requests = count_requests(c, c.parts.begin(), c.parts.end());
     }
   }
   /// Calls f(const part&) for each part of the partition, by client and sequence.
@@ -171,9 +183,12 @@ class dedup_window {
     }
   }
 
-  [[nodiscard]] std::size_t size() const noexcept {
+  [[nodiscard]] std::size_t size() noexcept {
     std::size_t n = 0;
-    for (const auto& [client, c] : clients_) n += c.parts.size();
+    for (auto& [client, c] : clients_) {
+      settle(c);
+      n += c.parts.size();
+    }
     return n;
   }
 
@@ -217,10 +232,12 @@ class dedup_window {
   };
   struct client_window {
     std::uint64_t low = 0;     // everything below it is expired
-    std::size_t requests = 0;  // that the parts belong to
+    std::size_t requests = 0;  // that the parts belong to, as far as these are sorted
     std::size_t bytes = 0;     // of the parts
-    std::deque<entry> parts;   // by sequence and partition
+    std::deque<entry> parts;   // by sequence and partition, but
+    std::size_t late = 0;      // so many at the end in any order, each place perhaps twice
   };
+  using parts_iterator = std::deque<entry>::const_iterator;
   struct indexed {
     std::uint64_t client;
     std::uint64_t low;
@@ -236,6 +253,11 @@ class dedup_window {
     recent_client_ = client;
     return recent_ = &at->second;
   }
+  client_window* settled_window_of(std::uint64_t client) noexcept {
+    auto* known = window_of(client);
+    if (known != nullptr) settle(*known);
+    return known;
+  }
   client_window& make_window_of(std::uint64_t client) {
     if (auto* known = window_of(client)) [[likely]]
       return *known;
@@ -246,18 +268,50 @@ class dedup_window {
   static bool before(const entry& e, const place& p) noexcept {
     return e.at.sequence != p.sequence ? e.at.sequence < p.sequence : e.at.partition < p.partition;
   }
-  /// The part, or its insertion point.
-  static std::deque<entry>::iterator find_place(client_window& c, const place& where) noexcept {
-    if (c.parts.empty() || before(c.parts.back(), where)) [[likely]]
-      return c.parts.end();
-    return std::lower_bound(c.parts.begin(), c.parts.end(), where, before);
+  /// Requests that begin in this range.
+  static std::size_t count_requests(const client_window& c, parts_iterator first, parts_iterator last) noexcept {
+    std::size_t n = 0;
+    for (auto at = first; at != last; ++at)
+      if (at == c.parts.begin() || std::prev(at)->at.sequence != at->at.sequence) ++n;
+    return n;
   }
-  void insert(client_window& c, std::deque<entry>::iterator at, entry&& e) {
-    const auto sequence = e.at.sequence;
-    const bool same = (at != c.parts.begin() && std::prev(at)->at.sequence == sequence) ||
-                      (at != c.parts.end() && at->at.sequence == sequence);
-    count(c, *c.parts.insert(at, std::move(e)));
-    if (!same) ++c.requests;
+  void append_late(client_window& c, const place& where, const answer& what) {
+    entry added(where);
+    added.set(what);
+    count(c, c.parts.emplace_back(std::move(added)));
+    ++c.late;
+  }
+  void settle(client_window& c) noexcept {
+    if (c.late != 0) [[unlikely]]
+      sort_in(c);
+  }
+  /// Sorts what was appended to where it belongs. Of two parts at one place the newer one stays, unless it is reserved
+  /// only.
+  [[gnu::noinline]] void sort_in(client_window& c) noexcept {
+    const auto earlier = [](const entry& a, const entry& b) { return before(a, b.at); };
+    const auto late = c.parts.end() - static_cast<std::ptrdiff_t>(std::exchange(c.late, 0));
+    std::stable_sort(late, c.parts.end(), earlier);
+    const auto first = std::lower_bound(c.parts.begin(), late, late->at, before);
+    c.requests -= count_requests(c, first, late);
+    std::inplace_merge(first, late, c.parts.end(), earlier);
+    auto end = first;  // of those that stay
+    for (auto at = first; at != c.parts.end(); ++at) {
+      if (end == first || !std::prev(end)->is(at->at)) {
+        if (end != at) *end = std::move(*at);
+        ++end;
+        continue;
+      }
+      auto& other = *std::prev(end);
+      uncount(c, at->awaited ? *at : other);
+      if (!at->awaited) other = std::move(*at);
+    }
+    c.parts.erase(end, c.parts.end());
+    c.requests += count_requests(c, first, c.parts.end());
+    forget_old(c);
+    forget_oldest(c);
+  }
+  void forget_oldest(client_window& c) noexcept {
+    while (c.requests > most_requests) forget_below(c, c.parts.front().at.sequence + 1);
   }
   void count(client_window& c, const entry& e) noexcept {
     c.bytes += e.memory();
@@ -281,6 +335,7 @@ class dedup_window {
   void make_room(client_window& mine) noexcept {
     const auto share = budget_.limit() / 2 / clients_.size();
     for (auto& [client, c] : clients_) {
+      settle(c);
       while (c.bytes > share && c.requests > 1) forget_below(c, c.parts.front().at.sequence + 1);
     }
     if (budget_.is_over() && !mine.parts.empty()) forget_below(mine, mine.parts.back().at.sequence + 1);
@@ -288,7 +343,10 @@ class dedup_window {
   void forget_below(client_window& c, std::uint64_t low) noexcept {
     if (low <= c.low) return;
     c.low = low;
-    while (!c.parts.empty() && c.parts.front().at.sequence < low) {
+    forget_old(c);
+  }
+  void forget_old(client_window& c) noexcept {
+    while (!c.parts.empty() && c.parts.front().at.sequence < c.low) {
       const auto gone = c.parts.front().at.sequence;
       uncount(c, c.parts.front());
       c.parts.pop_front();
@@ -298,7 +356,8 @@ class dedup_window {
   void make_index() {
     if (indexed_at_ == changes_) return;
     index_.clear();
-    for (const auto& [client, c] : clients_) {
+    for (auto& [client, c] : clients_) {
+      settle(c);
       for (const auto& e : c.parts) index_.push_back({client, c.low, &e});
     }
     std::sort(index_.begin(), index_.end(), [](const indexed& a, const indexed& b) {

@@ -128,8 +128,14 @@ std::uint64_t shard::hash_of(std::string_view key) noexcept {
   return hash_key(key);
 }
 
-status shard::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why, room memory) {
-  const auto applied = store_.apply_records(partition, bytes, why, memory);
+status shard::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+  const auto applied = store_.apply_records(partition, bytes, why);
+  publish();
+  return applied;
+}
+
+status shard::apply_replica(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
+  const auto applied = store_.apply_checked_records(partition, bytes, why);
   publish();
   return applied;
 }

@@ -78,12 +78,10 @@ class shard final : public replicated_store {
 
   // ---- the state of a partition of this shard: as in partition_store, and the counters are updated
 
-  using room = partition_store::room;
   void encode_partition(std::uint16_t partition, std::vector<std::byte>& out) override {
     store_.encode_partition(partition, out);
   }
-  net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
-                            room memory = room::limited);
+  net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why);
   void drop_partitions(const std::bitset<partition_count>& which) override;
   [[nodiscard]] partition_store& store() noexcept { return store_; }
   [[nodiscard]] dedup_window& applied() noexcept { return store_.applied(); }
@@ -100,9 +98,7 @@ class shard final : public replicated_store {
   bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const override {
     return store_.check_records(partition, records, why);
   }
-  net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override {
-    return apply_records(partition, records, why, room::unlimited);
-  }
+  net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) override;
   [[nodiscard]] definitions defined() const noexcept override {
     return {plugins_.registered(), store_.rows().tables()};
   }

@@ -87,10 +87,10 @@ void change_log::hold_all_places() {
   std::sort(expected_.begin(), expected_.end());
   expected_.erase(std::unique(expected_.begin(), expected_.end()), expected_.end());
   make_room(parts_kept_, expected_.size());
-  for (const auto p : expected_) {
-    if (retried_) (void)replay_of(p);
-    applied_.await(request_.client, request_.sequence, p);
+  if (retried_) [[unlikely]] {
+    for (const auto p : expected_) (void)replay_of(p);
   }
+  for (const auto p : expected_) applied_.await(request_.client, request_.sequence, p);
   items_left_ = items;
 }
 

@@ -166,11 +166,11 @@ class partition_store final : public scan_observer {
   /// Applies records to the partition, in order. Input that is malformed as a whole changes nothing; a record that
   /// cannot be applied ends the call, with those before it applied. Staged updates name their functions by content
   /// hash, which must already be registered here. Returns: ok, bad_request, unknown_function, plugin_failed (a table's
-  /// optimizer) or out_of_memory, with the reason. `unlimited` is for replicas, which cannot refuse what their head has
-  /// answered: --max-memory is not enforced.
-  enum class room : std::uint8_t { limited, unlimited };
-  net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
-                            room memory = room::limited);
+  /// optimizer) or out_of_memory, with the reason.
+  net::status apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why);
+  /// The same for a replica and records that check_records has accepted, at any time: they are not checked again. A
+  /// replica cannot refuse what its head has answered, so --max-memory is not enforced.
+  net::status apply_checked_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why);
   /// Whether all of these can be records of this partition, whatever is stored here; else `why` one cannot. Neither
   /// what they refer to (functions, tables) nor memory is checked.
   bool check_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) const;
@@ -262,7 +262,9 @@ class partition_store final : public scan_observer {
   void encode_key(const entry& e, std::uint64_t hash, std::vector<std::byte>& out);
   void check_record(std::uint16_t partition, const record& r, std::uint64_t hash, key_outcome& out) const;
   void check_stage(std::string_view key, const record& r, key_outcome& out) const;
-  void apply_record(std::uint16_t partition, const record& r, key_outcome& out);
+  template <bool is_checked>
+  net::status apply_all(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why);
+  void apply_record(std::uint16_t partition, const record& r, std::uint64_t hash, key_outcome& out);
   void apply_put(std::string_view key, std::uint64_t hash, const record& r);
   void apply_stage(std::uint16_t partition, std::string_view key, const record& r, key_outcome& out);
   void apply_applied(std::uint16_t partition, const record& r);

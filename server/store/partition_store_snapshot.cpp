@@ -11,6 +11,7 @@
 #include <paracel/detail/bytes.hpp>
 #include <paracel/error.hpp>
 
+#include "core/check.hpp"
 #include "server/request/request_payloads.hpp"
 #include "server/store/partition_store.hpp"
 
@@ -143,8 +144,7 @@ void partition_store::append_applied(std::vector<std::byte>& out, std::uint64_t 
 
 // ---- records as state -----------------------------------------------------------------------------------------------
 
-status partition_store::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why,
-                                      room memory) {
+status partition_store::apply_records(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
   if (!keys_.is_of_shard(partition)) {
     why = "partition " + std::to_string(partition) + " is not one of thread " + std::to_string(settings_.index);
     return status::wrong_owner;
@@ -153,11 +153,27 @@ status partition_store::apply_records(std::uint16_t partition, std::span<const s
     why = "the state of partition " + std::to_string(partition) + " is malformed";
     return status::bad_request;
   }
+  return apply_all<false>(partition, bytes, why);
+}
+
+status partition_store::apply_checked_records(std::uint16_t partition, std::span<const std::byte> bytes,
+                                              std::string& why) {
+  PARACEL_CHECK(keys_.is_of_shard(partition));
+  keys_.limit_memory(false);
+  return apply_all<true>(partition, bytes, why);
+}
+
+template <bool is_checked>
+status partition_store::apply_all(std::uint16_t partition, std::span<const std::byte> bytes, std::string& why) {
   key_outcome out;
-  keys_.limit_memory(memory == room::limited);
   try {
     records cursor(bytes);
-    for (record r; out.result == status::ok && cursor.next(r);) apply_record(partition, r, out);
+    for (record r; out.result == status::ok && cursor.next(r);) {
+      const auto hash = is_of_key(r) ? hash_key(net::text_of(r.key)) : 0;
+      if constexpr (!is_checked) check_record(partition, r, hash, out);
+      if (out.result == status::ok) apply_record(partition, r, hash, out);
+    }
+    PARACEL_CHECK(out.result != status::ok || cursor.ok());
   } catch (const memory_limit_reached& e) {
     out.fail(status::out_of_memory, e.what());
   } catch (const std::bad_alloc&) {
@@ -241,12 +257,9 @@ void partition_store::check_stage(std::string_view key, const record& r, key_out
   if (!fits) out.fail(status::bad_request, "a staged update is malformed");
 }
 
-void partition_store::apply_record(std::uint16_t partition, const record& r, key_outcome& out) {
-  const bool of_key = is_of_key(r);
+/// `hash`: as above. The record has been checked.
+void partition_store::apply_record(std::uint16_t partition, const record& r, std::uint64_t hash, key_outcome& out) {
   const auto key = net::text_of(r.key);
-  const auto hash = of_key ? hash_key(key) : 0;
-  check_record(partition, r, hash, out);
-  if (out.result != status::ok) return;
   switch (r.kind) {
     case record_kind::put:
       return apply_put(key, hash, r);
@@ -272,7 +285,7 @@ void partition_store::apply_record(std::uint16_t partition, const record& r, key
     case record_kind::applied:
       return apply_applied(partition, r);
     case record_kind::broken:
-      if (of_key) {
+      if (is_of_key(r)) {
         const auto how = failure_in(r);
         auto at = staged_.find(key, hash);
         if (at == staged_.end()) {
@@ -343,7 +356,7 @@ void partition_store::apply_stage(std::uint16_t partition, std::string_view key,
 void partition_store::apply_applied(std::uint16_t partition, const record& r) {
   std::array<std::uint64_t, 2> of{};  // client, and its watermark
   std::memcpy(of.data(), r.state.data(), sizeof of);
-  applied_.add(of[0], of[1], r.a, partition, {r.flags, r.value});
+  applied_.add_copy(of[0], of[1], r.a, partition, {r.flags, r.value});
 }
 
 void partition_store::clear_partition(std::uint16_t partition) {

@@ -40,7 +40,8 @@ class replicated_store {
   /// Whether these can be records of the partition, as far as that can be told without applying them; else `why` not.
   /// Cost: O(bytes).
   virtual bool check_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) const = 0;
-  /// Applies records from the partition's head. Returns: ok, or the status and why they cannot be applied.
+  /// Applies records from the partition's head, which check_replica has accepted. Returns: ok, or the status and why
+  /// they cannot be applied.
   virtual net::status apply_replica(std::uint16_t partition, std::span<const std::byte> records, std::string& why) = 0;
   /// Drops the replicas of these partitions.
   virtual void drop_partitions(const std::bitset<partition_count>& which) = 0;

@@ -124,5 +124,65 @@ TEST(DedupWindow, AReservedPlaceIsFilledWhereverItIsAndItsMemoryIsCounted) {
   EXPECT_EQ(held(), 0U);
 }
 
+/// Parts that another server has applied arrive in its order, by partition, between the requests that are applied here.
+TEST(DedupWindow, PartsOfOtherServersMixWithOwnRequestsInAnyOrder) {
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    dedup_window w;
+    std::map<std::pair<std::uint64_t, std::uint16_t>, bytes> all;  // by sequence and partition
+    std::mt19937_64 random(seed);
+    dedup_window::answer a;
+    std::uint64_t low = 1;
+    for (int turn = 0; turn < 150; ++turn) {
+      const auto sequence = [&] { return low + random() % 300; };
+      const auto partition = [&] { return static_cast<std::uint16_t>(random() % 50); };
+      for (auto n = random() % 200; n != 0; --n) {
+        const std::pair at{sequence(), partition()};
+        const auto items = filled(random() % 40, turn);
+        w.add_copy(1, low, at.first, at.second, {0, items});
+        all[at] = items;
+      }
+      const auto own = sequence();
+      std::set<std::uint16_t> parts;
+      for (auto n = random() % 60; n != 0; --n) parts.insert(partition());
+      for (const auto p : parts) w.await(1, own, p);
+      if (random() % 3 == 0) {
+        w.release_places(1, own);
+      } else {
+        for (const auto p : parts) w.add(1, low, own, p, {0, all[{own, p}] = filled(random() % 40, turn)});
+      }
+      if (random() % 4 == 0) {
+        low += random() % 100;
+        w.add_copy(1, low, low, 0, {0, all[{low, 0}] = filled(3, turn)});
+        std::erase_if(all, [&](const auto& e) { return e.first.first < low; });
+      }
+      const std::pair some{sequence(), partition()};
+      ASSERT_EQ(w.find(1, some.first, some.second, a), all.contains(some) ? verdict::applied : verdict::fresh);
+      ASSERT_EQ(w.find(1, low - 1, some.second, a), verdict::expired);
+      const auto first = all.lower_bound({some.first, 0});
+      ASSERT_EQ(w.knows(1, some.first), first != all.end() && first->first.first == some.first);
+    }
+    ASSERT_EQ(w.size(), all.size());
+    dedup_window in_order;
+    for (const auto& [at, items] : all) {
+      ASSERT_EQ(w.find(1, at.first, at.second, a), verdict::applied);
+      ASSERT_EQ(bytes(a.items.begin(), a.items.end()), items);
+      in_order.add(1, low, at.first, at.second, {0, items});
+    }
+    EXPECT_EQ(w.budget().held(), in_order.budget().held());
+  }
+}
+
+TEST(DedupWindow, OfPartsOfOtherServersOnlySoManyRequestsAreKept) {
+  dedup_window w;
+  constexpr auto most = dedup_window::most_requests;
+  for (std::uint64_t s = most + 10; s != 0; --s) {
+    for (std::uint16_t p = 0; p < 3; ++p) w.add_copy(1, 1, s, p, {});
+  }
+  EXPECT_EQ(w.size(), most * 3);
+  dedup_window::answer a;
+  EXPECT_EQ(w.find(1, 10, 0, a), verdict::expired);
+  EXPECT_EQ(w.find(1, 11, 2, a), verdict::applied);
+}
+
 }  // namespace
 }  // namespace paracel::srv

@@ -280,7 +280,7 @@ class no_memory {
   static void ship(node& from, node& to) {
     from.object().take_changes([&](std::uint16_t p, std::span<const std::byte> changes) {
       std::string why;
-      EXPECT_EQ(to.object().apply_records(p, changes, why, shard::room::unlimited), status::ok) << why;
+      EXPECT_EQ(to.object().apply_replica(p, changes, why), status::ok) << why;
     });
   }
   /// An item says what became of its key.

@@ -455,7 +455,7 @@ TEST(PartitionState, ALimitOfMemoryIsKept) {
   const auto p = partition_of(hash_key("large"));
   EXPECT_EQ(to.object().apply_records(p, from.state(p), why), status::out_of_memory);
   EXPECT_TRUE(to.state(p).empty());
-  EXPECT_EQ(to.object().apply_records(p, from.state(p), why, shard::room::unlimited), status::ok) << why;
+  EXPECT_EQ(to.object().apply_replica(p, from.state(p), why), status::ok) << why;
   EXPECT_EQ(to.state(p), from.state(p)) << "a copy is what its head has answered";
   EXPECT_EQ(to.key(verb::push, "another", {1}).header.result, status::out_of_memory) << "the limit holds again";
 }
