@@ -76,9 +76,9 @@ class entry_parser {
   const char* numbers_line(const char* at, const char* end);
   const char* names_line(const char* at, const char* end);
   const char* colons_line(const char* at, const char* end);
-  const char* usual_libsvm_line(const input_piece& piece, const char* at, const char* end);
-  const char* usual_matrix_line(const char* at, const char* end, const entry_layout::matrix& of);
-  bool usual_value(const char*& at, const char* end, double& value) const;
+  const char* quick_libsvm_line(const input_piece& piece, const char* at, const char* end);
+  const char* quick_matrix_line(const char* at, const char* end, const entry_layout::matrix& of);
+  bool quick_value(const char*& at, const char* end, double& value) const;
   const char* value_and_line_end(const char* at, const char* end, bool more_fields, double& value) const;
   void lines(const input_piece& piece, std::string_view lines);
   void line(const input_piece& piece, std::string_view line);

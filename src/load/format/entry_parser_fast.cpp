@@ -58,7 +58,7 @@ inline const char* next_line(const char* p, const char* end) noexcept {
 }  // namespace
 
 /// Whether there is a value at `at` that is allowed; `at` is then past it.
-inline bool entry_parser::usual_value(const char*& at, const char* end, double& value) const {
+inline bool entry_parser::quick_value(const char*& at, const char* end, double& value) const {
   const auto* behind = at;
   if (!read_short_number(behind, static_cast<std::size_t>(end - at), value)) {
     const auto reading = read_number(at, end);
@@ -76,7 +76,7 @@ inline const char* entry_parser::value_and_line_end(const char* at, const char* 
                                                     double& value) const {
   const bool blanks = layout_.separator == ' ';
   if (blanks) at = skip_blanks(at);
-  if (!usual_value(at, end, value)) return nullptr;
+  if (!quick_value(at, end, value)) return nullptr;
   if (more_fields && (*at == layout_.separator || (blanks && *at == '\t'))) return next_line(at, end);
   return behind_line_end(at);
 }
@@ -155,14 +155,14 @@ inline const char* entry_parser::colons_line(const char* at, const char* end) {
     p = next_line(p, end);
   } else {
     p += 2;
-    if (!usual_value(p, end, value)) return nullptr;
+    if (!quick_value(p, end, value)) return nullptr;
     p = is_separator(p) ? next_line(p, end) : behind_line_end(p);
   }
   if (p != nullptr) add_numbers(first, second, value);
   return p;
 }
 
-inline const char* entry_parser::usual_libsvm_line(const input_piece& piece, const char* at, const char* end) {
+inline const char* entry_parser::quick_libsvm_line(const input_piece& piece, const char* at, const char* end) {
   std::uint64_t row = 0;
   const char* p = at;
   if (!take_digits(p, row) || !is_blank(*p)) return nullptr;
@@ -176,7 +176,7 @@ inline const char* entry_parser::usual_libsvm_line(const input_piece& piece, con
     if (usual) {
       ++q;
       if (options_.values == entry_options::value_rule::ignore) q = skip_word(q);
-      else usual = usual_value(q, end, value);
+      else usual = quick_value(q, end, value);
     }
     const char* const next_word = skip_blanks(q);
     const char* const next = behind_line_end(next_word);
@@ -194,7 +194,7 @@ inline const char* entry_parser::usual_libsvm_line(const input_piece& piece, con
   }
 }
 
-inline const char* entry_parser::usual_matrix_line(const char* at, const char* end, const entry_layout::matrix& of) {
+inline const char* entry_parser::quick_matrix_line(const char* at, const char* end, const entry_layout::matrix& of) {
   std::uint64_t row = 0;
   std::uint64_t column = 0;
   double value = 1;
@@ -209,7 +209,7 @@ inline const char* entry_parser::usual_matrix_line(const char* at, const char* e
   } else {
     if (!is_blank(*p)) return nullptr;
     p = skip_blanks(p);
-    if (!usual_value(p, end, value)) return nullptr;
+    if (!quick_value(p, end, value)) return nullptr;
   }
   p = behind_line_end(skip_blanks(p));
   if (p == nullptr) return nullptr;
@@ -240,7 +240,7 @@ void entry_parser::fast_lines(const input_piece& piece, std::string_view lines) 
     const auto& of = layout_.matrices[piece.file_index()];
     auto& entries = entries_of_file_[piece.file_index()];
     const auto usual = [&](const char* at, const char* end) -> const char* {
-      const auto* const next = numeric_ ? usual_matrix_line(at, end, of) : nullptr;
+      const auto* const next = numeric_ ? quick_matrix_line(at, end, of) : nullptr;
       entries += next != nullptr ? 1 : 0;
       return next;
     };
@@ -248,7 +248,7 @@ void entry_parser::fast_lines(const input_piece& piece, std::string_view lines) 
   }
   if (layout_.format == entry_format::libsvm) {
     const auto usual = [&](const char* at, const char* end) -> const char* {
-      return numeric_ ? usual_libsvm_line(piece, at, end) : nullptr;
+      return numeric_ ? quick_libsvm_line(piece, at, end) : nullptr;
     };
     return fast_lines(lines, usual, other);
   }
