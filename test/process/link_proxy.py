@@ -22,7 +22,8 @@ for word in "$@"; do
   [ "$before" = --rendezvous ] && echo "$word" > "{folder}/scheduler.new" && mv "{folder}/scheduler.new" "{folder}/scheduler"
   before=$word
 done
-exec "{real}" "$@" --bind "tcp://{net}.$slot.1:*" --advertise "{net}.$slot.2" --rendezvous "ipc://{folder}/s$slot"
+exec "{real}" "$@" --bind "tcp://{net}.$slot.1:*" --advertise "{net}.$slot.2" --rendezvous "ipc://{folder}/s$slot" \
+  --transport zmq
 """
 
 
