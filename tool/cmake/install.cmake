@@ -9,7 +9,7 @@ install(TARGETS paracel_ps EXPORT paracelPsTargets LIBRARY DESTINATION lib COMPO
 install(TARGETS paracel_mpi LIBRARY DESTINATION lib COMPONENT library)
 install(TARGETS paracel_default LIBRARY DESTINATION lib)
 if(TARGET paracel_metrics)
-  install(TARGETS paracel_metrics LIBRARY DESTINATION lib)
+  install(TARGETS paracel_metrics LIBRARY DESTINATION lib OPTIONAL)
 endif()
 install(TARGETS start_server start_sandbox start_scheduler send_request RUNTIME DESTINATION bin)
 install(PROGRAMS prun.py DESTINATION bin)
@@ -34,7 +34,8 @@ install(DIRECTORY include/paracel DESTINATION include COMPONENT development)
 install(FILES LICENSE DESTINATION share/doc/paracel COMPONENT documents)
 # Documents and example configs keep their relative places, so that links between them work.
 file(GLOB documents RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
-  *.md doc/*.md doc/*.png default/*.md server/*.md alg/*.md src/*/*.md tool/*.md tool/*/*.md test/*/*.md alg/*/*.md alg/*/*.json)
+  *.md doc/*.md doc/*.png default/*.md server/*.md alg/*.md src/*/*.md tool/*.md tool/*/*.md test/*/*.md alg/*/*.md alg/*/*.json
+  tool/grafana/*.json)
 foreach(document ${documents})
   get_filename_component(folder ${document} DIRECTORY)
   install(FILES ${document} DESTINATION share/doc/paracel/${folder} COMPONENT documents)

@@ -78,7 +78,8 @@ def run(program: str, config: Mapping[str, Any] | str, workers: int = 4, servers
     host = _ray.util.get_node_ip_address()
     with ExternalJob(program, config if isinstance(config, str) else dict(config), workers, servers, replicas, host,
                      options) as job:
-        actors, running = {}, {}
+        actors: dict[tuple[str, int], Any] = {}
+        running: dict[Any, tuple[str, int]] = {}
 
         def start(place):
             if place in actors:  # that has died, or that has nothing more to do
