@@ -41,9 +41,6 @@ class Runs(JobTest):
         self.assertRegex(said[at + 2], r"^time: [\d.]+ m?s, of which (\d+ % \w+(, |; ))+the workers: .*\d+ % computing")
         self.assertTrue(said[at + 3].startswith("done in "), said)
         self.assertFalse(os.path.exists(os.path.join(self.run_folder(run), "report.html")))
-        quiet = self.start("-w", "3", "-p", "2", "-c", "cfg.json", "--no-summary", LR)
-        self.assertEqual(quiet.wait(), 0, quiet.err())
-        self.assertNotRegex(quiet.err(), r"(?m)^prun: (lr|result|time): ")
         # what it is made of
         events = lines_of(os.path.join(self.run_folder(run), "timeline.jsonl"))
         times = [e["t"] for e in events]
@@ -65,6 +62,9 @@ class Runs(JobTest):
         with open(os.path.join(self.folder, "out", "metrics.jsonl"), "rb") as one, \
                 open(os.path.join(self.run_folder(run), "run_metrics.jsonl"), "rb") as other:
             self.assertEqual(one.read(), other.read())
+        quiet = self.start("-w", "3", "-p", "2", "-c", "cfg.json", "--no-summary", LR)
+        self.assertEqual(quiet.wait(), 0, quiet.err())
+        self.assertNotRegex(quiet.err(), r"(?m)^prun: (lr|result|time): ")
 
     @unittest.skipUnless(MPI, "mpirun is not installed")
     def test_the_same_under_mpirun(self):
