@@ -126,7 +126,7 @@ class Readme(unittest.TestCase):
                     self.assertTrue(line.startswith(NOT_HERE), f"{line}: say <!-- run --> before its block")
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
-        self.assertEqual((ran, together), (54, 2))
+        self.assertEqual((ran, together), (55, 2))
         self.assertEqual(len(thetas), 15)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
