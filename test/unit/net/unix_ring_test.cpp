@@ -25,8 +25,14 @@
 #include <utility>
 #include <vector>
 
+#include "test/support/sanitized.hpp"
 #include "test/support/small_files.hpp"
 #include "test/support/transports.hpp"
+
+#ifdef PARACEL_UNDER_TSAN
+// Tests of rings fork a process that has threads, whose copy starts some.
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
 
 namespace paracel::net {
 namespace {
