@@ -249,11 +249,11 @@ TEST_F(Checkpoint, WhoeverAsksGetsOneAtTheFirstClockThatNobodyHasPassed) {
   cluster c(options(3, 2, 1, 0));
   c.run([&](Comm comm) {
     paralg a("", comm, "", 100, 3, true);
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 60; ++i) {  // so slowly that the checkpoint is made before the end
       if (i == 20 && a.get_worker_id() == 1) c.scheduler().ask_for_checkpoint();
       a.paracel_update("k", std::int64_t{1});
       a.iter_commit();
-      std::this_thread::sleep_for(std::chrono::milliseconds{a.get_worker_id() == 2 ? 5 : 1});
+      std::this_thread::sleep_for(std::chrono::milliseconds{a.get_worker_id() == 2 ? 15 : 1});
     }
     a.paracel_sync();
     EXPECT_EQ(a.paracel_read<std::int64_t>("k"), 180);
