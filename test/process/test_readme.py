@@ -127,7 +127,7 @@ class Readme(unittest.TestCase):
             else:
                 self.assertEqual(language, "", f"a block of {language} that nothing tests")
         self.assertEqual((ran, together), (55, 2))
-        self.assertEqual(len(thetas), 15)
+        self.assertEqual(len(thetas), 16)
         for theta in thetas[1:]:
             for a, b in zip(theta, thetas[0], strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-9)
@@ -144,8 +144,8 @@ class Readme(unittest.TestCase):
             file.write(block["text"])
         with open(os.path.join(self.folder, "graph.txt"), "w", encoding="utf-8") as file:
             file.write("0 1 1.5\n1 2 2\n0 2 5\n2 0 1\n")
-        self.run_line("c++ -std=c++20 -Wall -I paracel/include $(pkg-config --cflags eigen3) mine/distances.cpp "
-                      "-o mine/distances -L paracel/lib -lparacel -Wl,-rpath,$PWD/paracel/lib")
+        self.run_line("c++ -std=c++20 -Wall -I opt/paracel/include $(pkg-config --cflags eigen3) mine/distances.cpp "
+                      "-o mine/distances -L opt/paracel/lib -lparacel -Wl,-rpath,$PWD/opt/paracel/lib")
         said = self.run_line("mine/distances")
         for line in ("0\t0\n", "1\t1.5\n", "2\t3.5\n", "supersteps\n"):
             self.assertIn(line, said)
@@ -157,7 +157,7 @@ class Readme(unittest.TestCase):
                 keys = dict(json.load(file), **changes)
             with open(os.path.join(self.folder, "line.json"), "w", encoding="utf-8") as file:
                 json.dump(keys, file)
-            prun = os.path.join(self.folder, "paracel", "bin", "prun.py")
+            prun = os.path.join(self.folder, "opt", "paracel", "bin", "prun.py")
             done = subprocess.run([prun, "-w", "3", "-p", "2", "-c", "line.json", "mine/build/line_fit"], cwd=self.folder,
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
             return done.returncode, done.stdout + done.stderr
