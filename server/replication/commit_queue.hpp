@@ -25,25 +25,26 @@ class commit_queue {
   explicit commit_queue(byte_budget* budget = nullptr) noexcept : budget_(budget) {}
 
   void hold(const net::peer& to, const net::outgoing& m) {
-    const auto at = open_.bytes.size();
+    if (!is_open_) batches_.push_back(std::move(spare_));
+    is_open_ = true;
+    auto& b = batches_.back();
+    const auto at = b.bytes.size();
     const auto bytes = m.head.size() + m.body.size();
-    open_.bytes.insert(open_.bytes.end(), m.head.begin(), m.head.end());
-    open_.bytes.insert(open_.bytes.end(), m.body.begin(), m.body.end());
-    open_.replies.push_back({to, at, bytes, m.tail});
-    if (budget_ != nullptr) open_.held.add(*budget_, bytes + m.tail.size() + sizeof(reply));
+    b.bytes.insert(b.bytes.end(), m.head.begin(), m.head.end());
+    b.bytes.insert(b.bytes.end(), m.body.begin(), m.body.end());
+    b.replies.push_back({to, at, bytes, m.tail});
+    if (budget_ != nullptr) b.held.add(*budget_, bytes + m.tail.size() + sizeof(reply));
   }
   /// Those queued since the last call wait for message number `need`.
-  void seal(std::uint64_t need) {
-    if (open_.replies.empty()) return;
-    open_.need = need;
-    sealed_.emplace_back() = std::exchange(open_, std::exchange(spare_, {}));
+  void seal(std::uint64_t need) noexcept {
+    if (std::exchange(is_open_, false)) batches_.back().need = need;
   }
   /// Calls send(peer, outgoing) for those that wait only for messages before number `open`.
   template <class Send>
   void release(std::uint64_t open, const Send& send) {
-    while (!sealed_.empty() && sealed_.front().need < open) {
-      auto b = std::move(sealed_.front());
-      sealed_.pop_front();
+    while (batches_.size() > (is_open_ ? 1U : 0U) && batches_.front().need < open) {
+      auto b = std::move(batches_.front());
+      batches_.pop_front();
       for (const auto& r : b.replies) send(r.to, net::outgoing{.head = b.frame(r), .tail = r.tail});
       keep(std::move(b));
     }
@@ -51,8 +52,8 @@ class commit_queue {
   /// Answers all of them with this status instead of their own replies.
   template <class Send>
   void refuse(net::status why, std::uint32_t epoch, std::span<const std::byte> body, const Send& send) {
-    seal(0);
-    for (const auto& b : std::exchange(sealed_, {})) {
+    is_open_ = false;
+    for (const auto& b : std::exchange(batches_, {})) {
       for (const auto& r : b.replies) {
         net::reply_view said;
         if (net::decode(b.frame(r), r.tail.size(), said) != nullptr) continue;
@@ -69,7 +70,7 @@ class commit_queue {
       }
     }
   }
-  [[nodiscard]] bool empty() const noexcept { return sealed_.empty() && open_.replies.empty(); }
+  [[nodiscard]] bool empty() const noexcept { return batches_.empty(); }
 
  private:
   static constexpr std::size_t most_kept_bytes = std::size_t{1} << 16;
@@ -99,9 +100,9 @@ class commit_queue {
   }
 
   byte_budget* budget_;
-  batch open_;  // not sealed yet
+  std::deque<batch> batches_;
+  bool is_open_ = false;  // the last one: it is not sealed
   batch spare_;
-  std::deque<batch> sealed_;
 };
 
 }  // namespace paracel::srv
