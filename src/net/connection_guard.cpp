@@ -531,18 +531,22 @@ void connection_guard::install(const void* member) {
 void connection_guard::install_decryption(const void* member) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
-  Dl_info library{};
-  void* const handle =
-      dladdr(member, &library) != 0 ? dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : nullptr;  // never closed
   auto& all = sodium();
-  if (handle != nullptr && all.open == nullptr) {
-    all.agree = reinterpret_cast<sodium_library::agree_function*>(dlsym(handle, agree_name));
-    all.open = reinterpret_cast<sodium_library::open_function*>(dlsym(handle, open_name));
+  if (all.open == nullptr) {
+    all.agree = reinterpret_cast<sodium_library::agree_function*>(function_of_library(member, agree_name));
+    all.open = reinterpret_cast<sodium_library::open_function*>(function_of_library(member, open_name));
   }
   const std::array calls{redirected_call{open_name, reinterpret_cast<void*>(&guarded_open)},
                          redirected_call{agree_name, reinterpret_cast<void*>(&guarded_agree)}};
   if (all.open == nullptr || all.agree == nullptr || !redirect_calls(member, calls))
     throw network_error("cannot accept encrypted connections: this build of libzmq cannot be guarded", false);
+}
+
+void* connection_guard::function_of_library(const void* member, const char* name) noexcept {
+  Dl_info library{};
+  void* const handle =
+      dladdr(member, &library) != 0 ? dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : nullptr;  // never closed
+  return handle != nullptr ? dlsym(handle, name) : nullptr;
 }
 
 connection_guard::address connection_guard::open(const void* member, const std::function<std::string()>& bind,

@@ -55,6 +55,8 @@ class connection_guard : public std::enable_shared_from_this<connection_guard> {
   static void install(const void* member);
   /// The same for the calls that encrypted connections make. Before the first of them is bound.
   static void install_decryption(const void* member);
+  /// A function as the library that contains `member` finds it; null: it does not.
+  [[nodiscard]] static void* function_of_library(const void* member, const char* name) noexcept;
 
   /// An address at which connections are guarded, until it is destroyed.
   class address {

@@ -25,11 +25,15 @@ void reliable_channel::send(request_header& h, std::span<const std::byte> body, 
 }
 
 void reliable_channel::send_kept(const request_header& h, shared_buffer body, shared_buffer tail) {
+  keep(h, std::move(body), std::move(tail));
+  send(kept_.back());
+}
+
+void reliable_channel::keep(const request_header& h, shared_buffer body, shared_buffer tail) {
   PARACEL_CHECK(settings_.policy == on_loss::resend);
   PARACEL_CHECK(kept_.empty() || kept_.back().header.sequence < h.sequence);
   auto& k = kept_.emplace_back(kept_message{h, std::move(body), std::move(tail)});
   kept_bytes_ += k.bytes();
-  send(k);
 }
 
 void reliable_channel::send(kept_message& k) {

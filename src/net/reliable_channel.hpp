@@ -111,6 +111,8 @@ class reliable_channel {
   /// The same with on_loss::resend, and keeps the buffers until they are acknowledged. Numbers must ascend; the low
   /// watermark of each transmission is the oldest number kept then.
   void send_kept(const request_header& h, shared_buffer body, shared_buffer tail);
+  /// The same, but sends nothing: the owner does, over a connection of its own, or by `renew`.
+  void keep(const request_header& h, shared_buffer body, shared_buffer tail);
   /// The reply to a kept message has arrived. Returns: whether it was still kept.
   bool acknowledge(std::uint64_t sequence) noexcept;
   /// All messages below a number have arrived.

@@ -6,6 +6,8 @@
 // (inproc_transport), for tests, sanitizers and the embedded mode.
 #pragma once
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -98,6 +100,12 @@ class port {
   /// The next message from anywhere. Malformed envelopes are dropped.
   /// Blocks: until a message arrives, at most `timeout` (zero: not at all). False when nothing arrived.
   virtual bool receive(incoming& out, std::chrono::milliseconds timeout) = 0;
+  /// As `receive`, but also returns, false, as soon as one of these descriptors is ready, if the port can wait for
+  /// both (`waits_beside`).
+  virtual bool receive_beside(incoming& out, std::chrono::milliseconds timeout, std::span<const pollfd> /*others*/) {
+    return receive(out, timeout);
+  }
+  [[nodiscard]] virtual bool waits_beside() const noexcept { return false; }
   /// The next messages in the order in which `receive` would return them: at least one unless nothing arrived, and no
   /// more than `out` has room for. More than the first are received only if they have already arrived; more may remain.
   /// Blocks: as `receive`. Returns: how many.

@@ -368,10 +368,10 @@ unix_courier::~unix_courier() {
   thread_.join();
 }
 
-void unix_courier::take(const std::shared_ptr<unix_link>& link) {
-  if (!link->hand_over()) return;
+void unix_courier::take(const std::shared_ptr<courier_task>& task) {
+  if (!task->hand_over()) return;
   const mutex_lock lock(access_);
-  fresh_.push_back(link);
+  fresh_.push_back(task);
   if (thread_.joinable()) {
     ::eventfd_write(alarm_.get(), 1);
     return;
@@ -386,8 +386,8 @@ void unix_courier::take(const std::shared_ptr<unix_link>& link) {
 }
 
 void unix_courier::run() {
-  using clock = unix_link::clock;
-  std::vector<std::shared_ptr<unix_link>> mine;
+  using clock = courier_task::clock;
+  std::vector<std::shared_ptr<courier_task>> mine;
   std::vector<pollfd> polled;
   auto end = clock::time_point::max();
   for (;;) {
@@ -400,12 +400,12 @@ void unix_courier::run() {
       fresh_.clear();
       if (stops_ && end == clock::time_point::max()) end = now + milliseconds(200);
     }
-    std::erase_if(mine, [&](const auto& link) { return link->work(now); });
+    std::erase_if(mine, [&](const auto& task) { return task->work(now); });
     if (end != clock::time_point::max() && (mine.empty() || now >= end)) return;
     polled.assign(1, {alarm_.get(), POLLIN, 0});
     auto until = end;
-    for (const auto& link : mine) {
-      const auto wish = link->waits_for();
+    for (const auto& task : mine) {
+      const auto wish = task->waits_for();
       until = std::min(until, wish.until);
       if (wish.fd >= 0) polled.push_back({wish.fd, wish.events, 0});
     }

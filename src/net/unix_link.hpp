@@ -32,13 +32,36 @@ namespace paracel::net {
 /// The socket of an address. Throws: network_error unless it is ipc:// and a path that fits.
 std::string unix_path(const std::string& address);
 
+/// What the courier does for the owner of a connection.
+class courier_task {
+ public:
+  using clock = std::chrono::steady_clock;
+  courier_task() = default;
+  courier_task(const courier_task&) = delete;
+  courier_task& operator=(const courier_task&) = delete;
+  virtual ~courier_task() = default;
+
+  /// Does what is possible without waiting. Returns: whether there is nothing left to do.
+  virtual bool work(clock::time_point now) = 0;
+  /// What the courier waits for: events of a descriptor (-1: none), at most until a time.
+  struct wish {
+    int fd = -1;
+    short events = 0;
+    clock::time_point until{};
+  };
+  [[nodiscard]] virtual wish waits_for() = 0;
+  /// Set when the task is handed to the courier, cleared by `work`.
+  bool hand_over() noexcept { return !with_courier_.exchange(true); }
+
+ protected:
+  std::atomic<bool> with_courier_{false};
+};
+
 /// One connection. What the socket does not take at once is queued here, and the courier sends it.
 ///
 /// Thread-safety: its owner and the courier. The owner alone reads; it sends directly while nothing is queued.
-class unix_link {
+class unix_link final : public courier_task {
  public:
-  using clock = std::chrono::steady_clock;
-
   /// Accepted, or (with a path) still to be connected: then the courier adds it to the owner's `events` as `number`.
   unix_link(const transport_limits& limits, owned_fd accepted, std::uint64_t number);
   unix_link(const transport_limits& limits, std::string path, int events, std::uint64_t number);
@@ -73,17 +96,8 @@ class unix_link {
   /// Nothing is sent or received any more. With `linger`, the courier may send what is queued until then.
   void close(clock::time_point linger = {});
 
-  /// The courier's part. Returns: whether there is nothing left to do.
-  bool work(clock::time_point now);
-  /// What the courier waits for: events of a descriptor (-1: none), at most until a time.
-  struct wish {
-    int fd = -1;
-    short events = 0;
-    clock::time_point until{};
-  };
-  [[nodiscard]] wish waits_for();
-  /// Set when the link is handed to the courier, cleared by `work`.
-  bool hand_over() noexcept { return !with_courier_.exchange(true); }
+  bool work(clock::time_point now) override;
+  wish waits_for() override;
 
   zmtp_inbox inbox;
   std::uint64_t outstanding = 0;  ///< requests without a reply, of a connecting link
@@ -114,7 +128,6 @@ class unix_link {
   const std::string path_;
   owned_fd fd_;  // the courier's until connected_ is set; closed under access_
   std::atomic<bool> connected_{false};
-  std::atomic<bool> with_courier_{false};
   std::atomic<std::uint64_t> queued_{0};
   // The owner's:
   std::vector<std::byte> kept_;
@@ -142,12 +155,12 @@ class unix_courier {
   unix_courier& operator=(const unix_courier&) = delete;
   /// Blocks: until lingering links are done, a fifth of a second at most.
   ~unix_courier();
-  void take(const std::shared_ptr<unix_link>& link);
+  void take(const std::shared_ptr<courier_task>& task);
 
  private:
   void run();
   mutex access_;
-  std::vector<std::shared_ptr<unix_link>> fresh_ PARACEL_GUARDED_BY(access_);
+  std::vector<std::shared_ptr<courier_task>> fresh_ PARACEL_GUARDED_BY(access_);
   bool stops_ PARACEL_GUARDED_BY(access_) = false;
   owned_fd alarm_;
   std::thread thread_;

@@ -13,6 +13,8 @@
 
 #include <paracel/error.hpp>
 
+#include "net/connection_guard.hpp"
+
 namespace paracel::net {
 
 namespace {
@@ -112,6 +114,10 @@ void zmq_curve::secure(zmq::socket_t& socket, side which) const try {
   socket.set(zmq::sockopt::curve_secretkey, secret_text_.data());
 } catch (const zmq::error_t& error) {
   fail("cannot encrypt a connection", error);
+}
+
+void* zmq_curve::library_function(const char* name) noexcept {
+  return connection_guard::function_of_library(reinterpret_cast<const void*>(&zmq_ctx_new), name);
 }
 
 zmq_admission::zmq_admission(zmq::context_t& context, const zmq_curve& key) try {

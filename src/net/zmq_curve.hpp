@@ -37,6 +37,9 @@ class zmq_curve {
   /// admit nobody when the handler is missing.
   void secure(zmq::socket_t& socket, side which) const;
 
+  /// A function of libsodium as libzmq finds it, once ZeroMQ has been started; null: this build of libzmq has none.
+  [[nodiscard]] static void* library_function(const char* name) noexcept;
+
   /// As the client's key arrives in a request of ZAP.
   using public_key = std::array<char, 32>;
   [[nodiscard]] const public_key& open_key() const noexcept { return open_; }

@@ -151,6 +151,14 @@ class zmq_transport::zmq_port final : public port {
 
   bool receive(incoming& out, milliseconds timeout) override { return receive_first(out, timeout) != nullptr; }
 
+  bool receive_beside(incoming& out, milliseconds timeout, std::span<const pollfd> others) override {
+    others_ = others;
+    const bool arrived = receive(out, timeout);
+    others_ = {};
+    return arrived;
+  }
+  [[nodiscard]] bool waits_beside() const noexcept override { return shared_ == nullptr; }
+
   std::size_t receive_batch(std::span<incoming> out, milliseconds timeout) override {
     if (out.empty()) return 0;
     end* from = receive_first(out.front(), timeout);
@@ -293,7 +301,8 @@ class zmq_transport::zmq_port final : public port {
     }
     timeout = std::min(timeout, longest_wait);
     if (shared_ != nullptr) ends_.front().may_have_input = true;  // only other threads know
-    else if (end* only = only_source(); only != nullptr) return receive_from_one(*only, out, timeout) ? only : nullptr;
+    else if (end* only = others_.empty() ? only_source() : nullptr; only != nullptr)
+      return receive_from_one(*only, out, timeout) ? only : nullptr;
     return receive_from_several(out, timeout);
   }
 
@@ -365,12 +374,16 @@ class zmq_transport::zmq_port final : public port {
       polled_.push_back({ends_[i].socket.descriptor(), POLLIN, 0});
       polled_ends_.push_back(i);
     }
+    polled_.insert(polled_.end(), others_.begin(), others_.end());
     const int ready = ::poll(polled_.data(), polled_.size(), static_cast<int>(timeout.count()));
     if (ready <= 0) return false;
-    for (std::size_t i = 0; i < polled_.size(); ++i) {
-      if (polled_[i].revents != 0) ends_[polled_ends_[i]].may_have_input = true;
+    bool any = false;
+    for (std::size_t i = 0; i < polled_ends_.size(); ++i) {
+      if (polled_[i].revents == 0) continue;
+      any = true;
+      ends_[polled_ends_[i]].may_have_input = true;
     }
-    return true;
+    return any;
   }
 
   bool wait_shared(milliseconds timeout) {
@@ -459,6 +472,7 @@ class zmq_transport::zmq_port final : public port {
   std::size_t next_ = 0;                                   // with several sources: the one to poll first
   int in_a_row_ = 0;
   std::vector<pollfd> polled_;
+  std::span<const pollfd> others_;  // of receive_beside, while it runs
   std::vector<std::size_t> polled_ends_;
   unsigned doubt_ = 0;       // how many calls in a row may return one request without polling for a second
   unsigned doubt_left_ = 0;  // remaining ones

@@ -207,6 +207,7 @@ struct main_env::impl {
       o.state_outlives_host = !net::is_loopback(where.scheduler);
     }
     o.shares_memory = number_in("PARACEL_SHARED_MEMORY").value_or(1) != 0;
+    o.links_directly = number_in("PARACEL_DIRECT_LINKS").value_or(1) != 0;
     o.ejects = variable("PARACEL_EJECT") != nullptr;
     if (const auto limit = number_in("PARACEL_HEARTBEAT_LIMIT_MS"))
       o.heartbeat_limit = std::chrono::milliseconds{*limit};

@@ -9,6 +9,8 @@ divided between them. In each run ours and Open MPI's alternate in the same proc
   plain      -m mpi --insecure, where our collectives use MPI's messages
   encrypted  -m mpi, where they use ours, as with -m ssh, slurm and external
 
+PARACEL_DIRECT_LINKS=0 measures our messages through ZeroMQ alone, as before workers connected directly.
+
 Prints a table: microseconds of ours and of Open MPI's, and the speed of ours relative to it (medians; 0.9: it takes 1.11 times as
 long). Both hosts have the processors of this one: where they are fewer than the workers, MPI yields them while it waits. Needs
 root, ip, nsenter and mpirun."""

@@ -2,11 +2,13 @@
 #include "worker/job/peer_channels.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <paracel/error.hpp>
 
 #include "net/collective_codec.hpp"
+#include "net/message_limit.hpp"
 #include "worker/job/usage.hpp"
 
 namespace paracel {
@@ -15,13 +17,36 @@ namespace {
 
 // A message is late when it has been unacknowledged at this many checks in a row.
 constexpr int late_checks = 4;
+// As many messages go through ZeroMQ before a direct connection is offered.
+constexpr std::uint64_t first_messages = 4;
+// How often, and how long, a send waits until a direct connection can be used.
+constexpr std::uint64_t messages_a_turning = 8;
+constexpr int most_turnings = 16;
+constexpr std::chrono::milliseconds longest_turning{2};
+// What is received over a direct connection is acknowledged with the next message there, or when it is this much, or
+// before this worker sleeps.
+constexpr std::size_t most_unsaid_bytes = std::size_t{1} << 20U;
+constexpr std::size_t bytes_of_a_message = 4096;  // counted for each, besides its own
+// As with messages over MPI (comm/mpi/polling.hpp): a worker that waits looks at its connections for this long before
+// it sleeps, and yields its processor to others after the second time.
+constexpr std::chrono::microseconds longest_look{1000};
+constexpr std::chrono::microseconds undivided_look{20};
+constexpr unsigned looks_between_ports = 16;
 
 std::string worker_named(std::uint32_t rank) { return "worker " + std::to_string(rank); }
 
 }  // namespace
 
 peer_channels::peer_channels(options o, std::unique_ptr<net::port> bound)
-    : options_(std::move(o)), port_(std::move(bound)) {}
+    : options_(std::move(o)), port_(std::move(bound)) {
+  if (options_.link_host.empty() || options_.size > direct_links::most_workers || !port_->waits_beside()) return;
+  if (options_.encrypts && !net::link_box::is_available()) return;
+  links_.emplace(direct_links::options{.host = options_.link_host,
+                                       .encrypts = options_.encrypts,
+                                       .rank = options_.rank,
+                                       .client = options_.client,
+                                       .most_message_bytes = options_.max_message_bytes});
+}
 
 /// The channel to a peer; the first message opens it.
 peer_channels::outgoing_peer& peer_channels::reach(std::uint32_t rank) {
@@ -47,10 +72,16 @@ net::request_header peer_channels::header_for(const outgoing_peer& p) const {
   return h;
 }
 
-void peer_channels::check_link(outgoing_peer& p) {
+void peer_channels::check_link(std::uint32_t rank, outgoing_peer& p) {
   const auto oldest = p.channel.keeps() ? p.channel.oldest_kept() : 0;
   if (std::exchange(p.oldest, oldest) != oldest) p.checks = 0;
   if (oldest == 0 || ++p.checks <= late_checks) return;
+  if (auto* const over = p.on_link ? links_->find(rank) : nullptr; over != nullptr) {
+    if (over->link->is_silent()) return links_->close(rank);
+    // A worker that computes reads nothing. But one that answers pings, and has not received what its host has
+    // acknowledged, never will.
+    if (!over->link->has_arrived()) return;
+  }
   // Between messages a worker may compute for any length of time, and answers nothing: not over a probe either.
   p.channel.check_health(steady_clock::now().time_since_epoch(), header_for(p), {});
   if (p.channel.is_broken()) p.channel.renew();
@@ -58,6 +89,7 @@ void peer_channels::check_link(outgoing_peer& p) {
 
 /// Another process is this worker now: the next message to it opens a channel.
 void peer_channels::forget_before(std::uint32_t rank, std::uint32_t turn) {
+  if (links_) links_->forget_before(rank, turn);
   const auto p = to_.find(rank);
   if (p == to_.end() || p->second.turn >= turn) return;
   p->second.channel.disconnect();
@@ -73,14 +105,17 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
     return;
   }
   if (options_.used != nullptr) options_.used->add({1, net::request_header_bytes + bytes.size(), 0});
+  net::check_message_size({.head = bytes.bytes()}, {.max_message_bytes = options_.max_message_bytes});
+  if (links_) turn_to_link(rank);
   auto& p = reach(rank);
   ++p.last;
   auto h = header_for(p);
   h.function = to.communicator;
   h.table = static_cast<std::uint32_t>(to.tag);
-  if (net::travels_as_tail(bytes.size())) p.channel.send_kept(h, {}, std::move(bytes));
-  else p.channel.send_kept(h, std::move(bytes), {});
-  while (progress(milliseconds{0})) {
+  transmit(rank, p, h, std::move(bytes));
+  if (!p.on_link) {
+    while (progress(milliseconds{0})) {
+    }
   }
   if (!waits) return;
   const auto begin = steady_clock::now();
@@ -96,13 +131,62 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   }
 }
 
+/// A message that answers one usually overtakes the acknowledgement of that one, so without a wait the first moment in
+/// which nothing is unacknowledged may be late. It is short, and rare: that worker may be computing.
+void peer_channels::turn_to_link(std::uint32_t rank) {
+  const auto waits = [&]() -> outgoing_peer* {
+    const auto p = to_.find(rank);
+    if (p == to_.end() || p->second.on_link || !p->second.channel.keeps() || links_->find(rank) == nullptr)
+      return nullptr;
+    return &p->second;
+  };
+  auto* const p = waits();
+  if (p == nullptr || p->last % messages_a_turning != 0 || p->turnings == most_turnings) return;
+  ++p->turnings;
+  for (const auto end = steady_clock::now() + longest_turning; waits() != nullptr && steady_clock::now() < end;)
+    (void)progress(milliseconds{1});
+}
+
+/// Keeps the message that was numbered last, and sends it on its way.
+void peer_channels::transmit(std::uint32_t rank, outgoing_peer& p, net::request_header& h, shared_buffer bytes) {
+  const bool as_tail = net::travels_as_tail(bytes.size());
+  auto* const over = links_ ? links_->find(rank) : nullptr;
+  if (over != nullptr && over->turn == p.turn && (p.on_link || !p.channel.keeps())) {
+    p.on_link = true;
+    p.channel.keep(h, as_tail ? shared_buffer{} : bytes, as_tail ? bytes : shared_buffer{});
+    const auto received = from_[rank].taken;
+    over->link->acknowledged = received;
+    over->link->unsaid_bytes = 0;
+    over->link->send({.received = received,
+                      .number = h.sequence,
+                      .communicator = h.function,
+                      .tag = static_cast<std::int32_t>(h.table),
+                      .size = bytes.size()},
+                     bytes);
+    if (over->link->has_queued()) links_->hand_over(*over);
+    return;
+  }
+  if (as_tail) p.channel.send_kept(h, {}, std::move(bytes));
+  else p.channel.send_kept(h, std::move(bytes), {});
+  if (!links_ || p.last < first_messages) return;
+  if (auto offer = links_->offer(rank, p.turn); !offer.empty()) {
+    ++p.last;
+    auto o = header_for(p);
+    o.function = direct_links::communicator;
+    p.channel.send_kept(o, shared_buffer::holding(std::move(offer)), {});
+  }
+}
+
 std::optional<received_message> peer_channels::take(message_matcher::ticket t, std::optional<milliseconds> limit,
                                                     const side_work& meanwhile) {
   const auto begin = steady_clock::now();
   growing_timer doubt(options_.patience, options_.doubt);
   for (;;) {
-    while (progress(milliseconds{0})) {
-    }
+    do {
+      if (links_) {
+        if (auto message = arrived_.take(t)) return message;
+      }
+    } while (progress(milliseconds{0}));
     if (auto message = arrived_.take(t)) return message;
     auto wait = std::min(options_.patience, meanwhile.interval);
     if (limit) {
@@ -144,15 +228,27 @@ void peer_channels::check_links() {
   const auto now = steady_clock::now();
   if (now - links_checked_ < options_.doubt / late_checks) return;
   links_checked_ = now;
-  for (auto& [rank, p] : to_) check_link(p);
+  for (auto& [rank, p] : to_) check_link(rank, p);
+  (void)read_links();
+}
+
+bool peer_channels::is_linked(std::uint32_t rank) const {
+  const auto p = to_.find(rank);
+  return p != to_.end() && p->second.on_link;
 }
 
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
+  // A worker that computes acknowledges nothing, but its host does.
+  const auto is_done = [this](const auto& p) {
+    auto* const over = p.second.on_link ? links_->find(p.first) : nullptr;
+    return !p.second.channel.keeps() || (over != nullptr && over->link->has_arrived());
+  };
   for (;;) {
     while (progress(milliseconds{0})) {
     }
-    if (std::ranges::all_of(to_, [](const auto& p) { return !p.second.channel.keeps(); })) return true;
+    acknowledge_all();
+    if (std::ranges::all_of(to_, is_done)) return true;
     const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
     if (left.count() <= 0) return false;
     check_links();
@@ -194,10 +290,88 @@ void peer_channels::question_all() {
 
 bool peer_channels::progress(milliseconds wait) {
   options_.check();
+  if (links_ && !links_->is_idle()) return receive_for(wait);
   if (!port_->receive(in_, wait)) return false;
+  on_port();
+  return true;
+}
+
+void peer_channels::on_port() {
   if (in_.channel < 0) on_message();
   else on_reply();
+}
+
+/// As progress, with direct connections.
+bool peer_channels::receive_for(milliseconds wait) {
+  if (read_links()) return true;
+  const auto at_port = [this] {
+    if (!port_->receive(in_, milliseconds{0})) return false;
+    on_port();
+    return true;
+  };
+  if (at_port()) return true;
+  if (wait.count() <= 0) return false;
+  const auto begin = steady_clock::now();
+  for (unsigned looks = 1;; ++looks) {
+    if (read_links() || (looks % looks_between_ports == 0 && at_port())) return true;
+    const auto passed = steady_clock::now() - begin;
+    if (passed >= std::min<std::chrono::nanoseconds>(longest_look, wait)) break;
+    if (passed >= undivided_look) std::this_thread::yield();
+  }
+  acknowledge_all();
+  if (!port_->receive_beside(in_, wait, links_->descriptors())) return read_links();
+  on_port();
   return true;
+}
+
+/// Returns: whether anything had arrived over direct connections, or one has ended.
+bool peer_channels::read_links() {
+  if (!links_) return false;
+  bool any = links_->progress([this](std::uint32_t rank, direct_links::peer_link& over, const net::link_record& r,
+                                     byte_vector body) { on_record(rank, over, r, std::move(body)); });
+  while (const auto broken = links_->take_broken()) {
+    any = true;
+    const auto p = to_.find(*broken);
+    if (p == to_.end()) continue;
+    p->second.on_link = false;
+    if (p->second.channel.keeps()) p->second.channel.renew();
+  }
+  return any;
+}
+
+/// Says what this worker has received.
+void peer_channels::acknowledge(direct_links::peer_link& over, std::uint64_t received) {
+  over.link->unsaid_bytes = 0;
+  if (std::exchange(over.link->acknowledged, received) != received) over.link->send({.received = received}, {});
+}
+
+void peer_channels::acknowledge_all() {
+  if (!links_) return;
+  links_->for_each([this](std::uint32_t rank, direct_links::peer_link& l) {
+    if (l.link->has_begun()) acknowledge(l, from_[rank].taken);
+  });
+}
+
+void peer_channels::on_record(std::uint32_t rank, direct_links::peer_link& over, const net::link_record& r,
+                              byte_vector body) {
+  auto& from = from_[rank];
+  if (from.client != over.client) {
+    if (over.turn < from.turn || r.number > 1) return over.link->close();
+    from = {.client = over.client, .turn = over.turn, .taken = 0};
+    met_.try_emplace(rank, over.turn);
+    forget_before(rank, over.turn);
+  }
+  absences_.erase(rank);
+  absences_.erase(options_.rank);
+  if (const auto p = to_.find(rank); p != to_.end() && p->second.on_link)
+    p->second.channel.acknowledge_before(r.received + 1);
+  if (r.number == 0) return;
+  if (r.number != from.taken + 1) return over.link->close();  // it has been sent again through ZeroMQ, or will be
+  ++from.taken;
+  if (options_.used != nullptr) options_.used->add({0, 0, net::request_header_bytes + body.size()});
+  over.link->unsaid_bytes += body.size() + bytes_of_a_message;
+  if (over.link->unsaid_bytes >= most_unsaid_bytes) acknowledge(over, from.taken);
+  arrived_.arrive({{static_cast<int>(rank), r.tag, r.communicator}, std::move(body)});
 }
 
 /// Any process may connect: what is not from a worker of this job is refused.
@@ -216,6 +390,7 @@ void peer_channels::on_message() {
     port_->reply(in_.from, {.head = head});
   };
   const bool asks = h.what == net::verb::ping;
+  if (asks) (void)read_links();  // what its sender knows to have arrived here
   if (bad != nullptr || (h.what != net::verb::message && !asks) || h.rank >= options_.size || h.rank == options_.rank)
     return reply(net::status::bad_request, 0);
   if (h.job != options_.job) return reply(net::status::wrong_job, 0);
@@ -235,8 +410,12 @@ void peer_channels::on_message() {
     ++from.taken;
     const auto bytes = in_.tail ? in_.tail.bytes() : m.body;
     if (options_.used != nullptr) options_.used->add({0, 0, net::request_header_bytes + bytes.size()});
-    arrived_.arrive(
-        {{static_cast<int>(h.rank), static_cast<int>(h.table), h.function}, byte_vector(bytes.begin(), bytes.end())});
+    if (h.function == direct_links::communicator) {
+      if (links_) links_->take_offer(h.rank, h.client, h.epoch, bytes, options_.turn);
+    } else {
+      arrived_.arrive(
+          {{static_cast<int>(h.rank), static_cast<int>(h.table), h.function}, byte_vector(bytes.begin(), bytes.end())});
+    }
   }
   reply(net::status::ok, from.taken + 1);
 }
@@ -252,7 +431,9 @@ void peer_channels::on_reply() {
     throw protocol_error(worker_named(peer->first) + " refused a message: " + net::name_of(r.header.result));
   channel.take(r.header, in_.channel);
   channel.acknowledge_before(r.header.value_version);
-  if (channel.is_broken()) channel.renew();
+  if (!channel.is_broken()) return;
+  if (std::exchange(peer->second.on_link, false)) links_->close(peer->first);
+  channel.renew();
 }
 
 }  // namespace paracel

@@ -8,6 +8,11 @@
 //   receiver   accepts the message that is next in order, acknowledges one that it already has, rejects one after a
 //              gap: each is delivered once and in order, even if a connection breaks
 //
+//   links      over tcp, workers that have exchanged a few messages connect directly (direct_links.hpp): the owner
+//              reads and writes these connections itself, looks at them for a moment before it sleeps, and acknowledges
+//              many messages at once. The next message takes that way once all before it are acknowledged. When the
+//              connection ends or the network is silent, what is unacknowledged goes through ZeroMQ as before
+//
 // No thread: messages arrive while the owner sends or receives. In between, ZeroMQ carries them as far as the queue of
 // the receiver's socket.
 //
@@ -31,6 +36,7 @@
 #include "net/protocol.hpp"
 #include "net/reliable_channel.hpp"
 #include "net/transport.hpp"
+#include "worker/job/direct_links.hpp"
 
 namespace paracel {
 
@@ -64,6 +70,9 @@ class peer_channels {
     usage* used = nullptr;  ///< counts what is sent and received, if not null
     /// `send` waits while more bytes than this to one peer are unacknowledged.
     std::size_t window_bytes = std::size_t{256} << 20U;
+    std::string link_host{};  ///< where this worker listens for direct connections; empty: it has none
+    bool encrypts = false;    ///< the job is encrypted
+    std::size_t max_message_bytes = net::transport_limits{}.max_message_bytes;
   };
 
   /// `bound`: a port that accepts requests at the address which the scheduler tells others.
@@ -101,6 +110,8 @@ class peer_channels {
   void check_links();
   /// Waits until every message is acknowledged, at most `limit`. Returns: whether they are.
   bool flush(milliseconds limit);
+  /// Whether messages to this worker take a direct connection now.
+  [[nodiscard]] bool is_linked(std::uint32_t rank) const;
 
  private:
   using steady_clock = std::chrono::steady_clock;
@@ -110,6 +121,8 @@ class peer_channels {
     std::uint64_t last = 0;    // sequence
     std::uint64_t oldest = 0;  // kept message, at the last check
     int checks = 0;            // since it is the oldest
+    int turnings = 0;          // how often `send` has waited to take the direct connection
+    bool on_link = false;      // all that is unacknowledged took the direct connection
   };
   struct incoming_peer {
     std::uint64_t client = 0;
@@ -119,7 +132,15 @@ class peer_channels {
 
   outgoing_peer& reach(std::uint32_t rank);
   [[nodiscard]] net::request_header header_for(const outgoing_peer& p) const;
-  void check_link(outgoing_peer& p);
+  void transmit(std::uint32_t rank, outgoing_peer& p, net::request_header& h, shared_buffer bytes);
+  void turn_to_link(std::uint32_t rank);
+  void check_link(std::uint32_t rank, outgoing_peer& p);
+  bool read_links();
+  void on_record(std::uint32_t rank, direct_links::peer_link& over, const net::link_record& r, byte_vector body);
+  void acknowledge(direct_links::peer_link& over, std::uint64_t received);
+  void acknowledge_all();
+  bool receive_for(milliseconds wait);
+  void on_port();
   void forget_before(std::uint32_t rank, std::uint32_t turn);
   /// Handles what has arrived. Returns: whether anything had.
   bool progress(milliseconds wait);
@@ -137,6 +158,7 @@ class peer_channels {
   std::chrono::steady_clock::time_point links_checked_{};  // when check_links did
   std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; under this rank: all peers
   net::incoming in_;
+  std::optional<direct_links> links_;
 };
 
 }  // namespace paracel

@@ -21,6 +21,8 @@
 #include "core/interruption.hpp"
 #include "core/json_io.hpp"
 #include "net/collective_codec.hpp"
+#include "net/job_key.hpp"
+#include "net/own_address.hpp"
 #include "worker/job/command_channel.hpp"
 #include "worker/job/folds.hpp"
 #include "worker/job/peer_channels.hpp"
@@ -78,8 +80,9 @@ std::shared_ptr<session> session::join(session_options options) {
       [raw = s.get()](const net::directive& order) { raw->obey(order); });
   if (!o.peer_address.empty()) {
     auto bound = o.over->open();
-    mine["address"] = bound->bind(o.peer_address);
-    s->open_peers(std::move(bound));
+    const auto address = bound->bind(o.peer_address);
+    mine["address"] = address;
+    s->open_peers(std::move(bound), address);
   }
   net::request_header h;
   h.what = net::verb::join;
@@ -129,7 +132,7 @@ void session::check_waiting() {
   }
 }
 
-void session::open_peers(std::unique_ptr<net::port> bound) {
+void session::open_peers(std::unique_ptr<net::port> bound, const std::string& address) {
   peer_channels::options o;
   o.job = options_.job;
   o.rank = rank();
@@ -138,6 +141,9 @@ void session::open_peers(std::unique_ptr<net::port> bound) {
   o.patience = std::min(signal_interval, options_.resend_after);
   o.doubt = options_.resend_after;
   o.used = &used_;
+  if (options_.links_directly && address.starts_with("tcp://")) o.link_host = net::host_in(address);
+  o.encrypts = net::job_curve_secret().has_value();
+  o.max_message_bytes = options_.max_message_bytes;
   o.check = [this] { check_waiting(); };
   o.find = [this](std::uint32_t of) {
     net::request_header h;

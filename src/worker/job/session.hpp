@@ -63,6 +63,8 @@ struct session_options {
   std::string peer_address{};
   /// Collectives between workers of one host go through memory that they share.
   bool shares_memory = true;
+  /// Workers that exchange messages by tcp connect directly (direct_links.hpp).
+  bool links_directly = true;
 };
 
 /// One worker's part of a job: the servers it knows, its connection to the scheduler, its heartbeat.
@@ -173,7 +175,7 @@ class session {
   void check_waiting();
   void refuse_in_barrier(const std::string& what) const;
   [[nodiscard]] net::request_header marked(net::request_header h) const noexcept;
-  void open_peers(std::unique_ptr<net::port> bound);
+  void open_peers(std::unique_ptr<net::port> bound, const std::string& address);
   void warn(const std::string& text);
   [[noreturn]] void abort(const std::string& cause);
   [[nodiscard]] std::string beat(nlohmann::json body);

@@ -361,8 +361,9 @@ class Plan:
         environment = self.worker_environment(info)
         if os.isatty(1):
             environment["PARACEL_PRINTS_TO_TERMINAL"] = "1"
-        if "PARACEL_SHARED_MEMORY" in os.environ:
-            environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
+        for name in ("PARACEL_SHARED_MEMORY", "PARACEL_DIRECT_LINKS"):
+            if name in os.environ:
+                environment[name] = os.environ[name]
         if o.method == "mpi":
             if not self.linked and not o.hostfile:
                 command = dies_with_us(command)  # with mpirun
