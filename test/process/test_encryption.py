@@ -71,8 +71,11 @@ class Encryption(JobTest):
             self.assertNotIn("insecure", out)
         status, out, err = self.prun(*job, "--insecure", LR)
         self.assertEqual((status, err), (0, ""))
-        self.assertIn("PARACEL_MODE=mpi", out)
+        self.assertIn("PARACEL_MODE=spread", out)
+        self.assertIn("PARACEL_INSECURE=1", out)
         self.assertNotIn("/tmp/prc-XXXXXX/job.key", out)
+        self.assertIn("PARACEL_MODE=mpi", self.prun(*job, "--insecure", "--mpi-messages", LR)[1])
+        self.assert_refused("--mpi-messages: what MPI sends is not encrypted: want -m mpi --insecure", *job, "--mpi-messages", LR)
         local = ["127.0.0.1" if word == "192.0.2.1" else word for word in job]  # servers listen on every interface
         self.assertIn("/job.key ", self.prun(*local, LR)[1])
         for host, is_encrypted in (("127.0.0.1", False), ("127.1.2.3", False), ("localhost", False), ("127.1", False),

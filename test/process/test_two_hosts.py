@@ -140,10 +140,11 @@ class TwoHosts(JobTest):
         return next((i for i, p in enumerate(pids) if process.pid in p), None)
 
     def test_servers_on_one_host_and_workers_on_both_train(self):
-        """Encrypted, where workers exchange our messages, and not, where they use MPI: the same bits as on one host."""
+        """By our messages, encrypted and not, and by MPI's: the same bits as on one host."""
         local = self.start("-w", "4", "-p", "2", "-c", "cfg.json", "-m", "local", LR)
         self.assertEqual(local.wait(), 0, local.err())
-        for options in ((), ("--insecure",)) if self.method == "mpi" else ((),):
+        clear = (("--insecure",), ("--insecure", "--mpi-messages")) if self.method == "mpi" else ()
+        for options in ((), *clear):
             job = self.start_job("cfg.json", *options)
             self.assertEqual(job.wait(), 0, job.err())
             self.assertEqual(job.out(), local.out())

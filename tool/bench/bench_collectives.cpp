@@ -159,6 +159,7 @@ times alternate(side& one, side& other, const Make& make) {
   };
   const auto call_one = make(one);
   const auto call_other = make(other);
+  other.barrier();  // MPI may still have to send what its last call returned without, and does that in its calls only
   (void)row(one, call_one, one.size());
   (void)row(other, call_other, one.size());
   // As rank 0 decides for all, in whole rounds of roots.

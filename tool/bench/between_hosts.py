@@ -6,8 +6,12 @@ divided between them. In each run ours and Open MPI's alternate in the same proc
     tool/bench/between_hosts.py --build build
     tool/bench/between_hosts.py --workers 2 --ways encrypted --operations all_reduce --bytes 8,1048576 --rows 15
 
-  plain      -m mpi --insecure, where our collectives use MPI's messages
+  plain      -m mpi --insecure, where our collectives use messages of ours
+  mpi        the same with --mpi-messages, where they use MPI's
   encrypted  -m mpi, where they use ours, as with -m ssh, slurm and external
+
+The hosts use cubic for tcp's congestion control, Linux's default, or the one of --congestion: bbr paces what is sent, and over such
+a cable large messages then wait for its timers.
 
 PARACEL_DIRECT_LINKS=0 measures our messages through ZeroMQ alone, as before workers connected directly.
 
@@ -27,10 +31,10 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "test", "process"))
 sys.path.insert(0, HERE)
 from running import CannotMeasure, built, run  # noqa: E402
-from namespaces import join_by_cable  # noqa: E402
+from namespaces import join_by_cable, run as run_in  # noqa: E402
 from test_two_hosts import NET, REASON, TOOLS, Host  # noqa: E402
 
-WAYS = ("plain", "encrypted")
+WAYS = ("plain", "mpi", "encrypted")
 AGENT = """#!/bin/sh
 host=$1
 shift
@@ -45,8 +49,9 @@ exec {nsenter} --target $pid --uts --net sh -c "$*"
 class Cluster:
     """Two hosts with a cable, and a command that runs others there as ssh does."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, congestion):
         self.folder = folder
+        self.congestion = congestion
         self.hosts = [Host(0), Host(1)]
 
     def __enter__(self):
@@ -65,6 +70,8 @@ class Cluster:
         for host in self.hosts:
             host.open(self.folder)
         join_by_cable(TOOLS, self.hosts)
+        for host in self.hosts:
+            run_in(*host.enter, "sh", "-c", 'echo "$0" > /proc/sys/net/ipv4/tcp_congestion_control', self.congestion)
         self.agent = os.path.join(self.folder, "agent")
         with open(self.agent, "w", encoding="utf-8") as file:
             file.write(AGENT.format(nsenter=TOOLS["nsenter"],
@@ -78,7 +85,7 @@ class Cluster:
             file.write("".join(f"{host.address} slots={(workers + 1 - i) // 2}\n" for i, host in enumerate(self.hosts)))
         words = [sys.executable, os.path.join(ROOT, "prun.py"), "-w", str(workers), "-p", "1", "-m", "mpi",
                  "--hostfile", hostfile, "--run-dir", os.path.join(self.folder, "run"),
-                 *(["--insecure"] if way == "plain" else []), *program]
+                 *{"plain": ["--insecure"], "mpi": ["--insecure", "--mpi-messages"], "encrypted": []}[way], *program]
         return [*self.hosts[0].enter, *words]
 
     def measure(self, way, workers, program, limit):
@@ -115,6 +122,7 @@ def main():
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--workers", default="2,4")
     parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--congestion", default="cubic", help="tcp's congestion control, of both sides")
     parser.add_argument("--limit", type=float, default=300, help="seconds of one run")
     options, rest = parser.parse_known_args()  # the rest is for bench_collectives
     ways = options.ways.split(",")
@@ -123,7 +131,7 @@ def main():
     program = [built(os.path.abspath(options.build), "bench_collectives"), *rest]
     if REASON:
         raise CannotMeasure(REASON)
-    with tempfile.TemporaryDirectory(prefix="prc-hosts-") as folder, Cluster(folder) as cluster:
+    with tempfile.TemporaryDirectory(prefix="prc-hosts-") as folder, Cluster(folder, options.congestion) as cluster:
         for workers in map(int, options.workers.split(",")):
             print(table(workers, {way: cluster.measure(way, workers, program, options.limit) for way in ways}), flush=True)
 

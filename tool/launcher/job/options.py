@@ -186,6 +186,9 @@ def parse_command_line(arguments):
         help="encrypt connections, and admit no process but the job's own, on one host, too; what other hosts can reach always "
              "is, unless --insecure")
     add("--insecure", action="store_true", help="communicate with other hosts without encryption")
+    add("--mpi-messages", action="store_true",
+        help="-m mpi: workers exchange messages through MPI with other hosts, too, for networks that it drives better than tcp "
+             "(InfiniBand); requires --insecure, because MPI does not encrypt. On one host they always do")
     add("--image", default="", metavar="IMAGE", help="with -m k8s: the image of the pods; tool/k8s/Containerfile makes one")
     add("--jobset", action="store_true", help="with -m k8s: print a JobSet instead of three Jobs and a Service")
     add("--name", default="", metavar="NAME", help="with -m k8s: the job's name (default: the program's and a number)")
@@ -291,6 +294,8 @@ def parse_command_line(arguments):
         parser.error("--host and --bind-interface both name this host's address: give one")
     if options.encrypt and options.insecure:
         parser.error("--encrypt and --insecure exclude each other")
+    if options.mpi_messages and not (options.method == "mpi" and options.insecure):
+        parser.error("--mpi-messages: what MPI sends is not encrypted: want -m mpi --insecure, too")
     external = options.method == "external"
     if external != (options.m_server == "external"):
         parser.error("-m external: want --m_server external, too: nothing is started but the scheduler")

@@ -334,9 +334,9 @@ class Plan:
     def worker_environment(self, info):
         """What a worker must know, apart from which one it is. `info`: the job's address."""
         o = self.options
-        # What MPI sends to other hosts is not encrypted: then mpirun only starts the workers, and their messages are ours.
+        # What MPI sends to other hosts is not encrypted: there mpirun only starts the workers, and their messages are ours.
         mode = "local" if o.method in ("ssh", "slurm") else o.method
-        if self.external or o.method in ("mpi", "ssh", "slurm") and self.encrypted and self.remote:
+        if self.external or o.method in ("mpi", "ssh", "slurm") and self.remote and not o.mpi_messages:
             mode = "spread"
         environment = {"PARACEL_RENDEZVOUS": info, "PARACEL_RUN_DIR": self.run_dir, "PARACEL_MODE": mode,
                        "PARACEL_HEARTBEAT_LIMIT_MS": str(round(o.heartbeat_limit * 1000))}
@@ -346,6 +346,8 @@ class Plan:
         environment.update(self.trace_environment())
         if o.delivery == "fail":
             environment["PARACEL_DELIVERY"] = o.delivery
+        if o.insecure:
+            environment["PARACEL_INSECURE"] = "1"
         if o.max_message_bytes:
             environment["PARACEL_MAX_MESSAGE_BYTES"] = o.max_message_bytes
         return environment
