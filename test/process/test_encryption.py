@@ -379,7 +379,8 @@ class Encryption(JobTest):
         os.chmod(path, 0o644)
         self.assertIn("may be read by others: want mode 0600", self.status("away")[2])
         os.chmod(path, 0o600)
-        self.assertEqual(self.status("away")[0], 13)  # it is of another job, which gets no answer
+        status, _, err = self.status("away")
+        self.assertEqual(status, 13, err)  # it is of another job, which gets no answer
         os.rename(path + ".away", path)
         self.assertIn("running for", self.status("away")[1])
         with open(os.path.join(self.folder, "away", "run.json"), encoding="utf-8") as file:

@@ -170,13 +170,14 @@ TEST_F(ZmqReopening, APeerThatNeverSpeaksTheProtocolIsNotConnectedToAllTheTime) 
   const auto client = member.net.open();
   const int channel = client->connect(stranger.address());
   const auto begin = steady_clock::now();
-  while (steady_clock::now() - begin < 300ms) {
+  const auto passed = [begin] { return steady_clock::now() - begin; };
+  while (passed() < 300ms || (member.told == 0 && passed() < 20s)) {
     client->send(channel, saying("a request"));
     incoming in;
     EXPECT_FALSE(client->receive(in, 1ms));
   }
   EXPECT_GT(member.told, 0);
-  EXPECT_LE(member.told, (steady_clock::now() - begin) / 50ms + 1);
+  EXPECT_LE(member.told, passed() / 50ms + 1);
 }
 
 }  // namespace
