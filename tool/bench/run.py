@@ -175,9 +175,12 @@ PROGRAM_ROWS = [
      ("iterations_per_second",), ">= 1.8", "bench_straggler"),
     ("straggler", "8 late workers, s = 8: iterations/s relative to s = 0", "bench_straggler --staleness 8",
      ("iterations_per_second",), ">= 2.0", "bench_straggler"),
-    ("straggler", "work stealing, one of 8 workers slow: of the ideal", "bench_stealing", ("share_on",),
-     ">= 0.9", ""),
-    ("straggler", "the same without work stealing", "bench_stealing", ("share_off",), None, ""),
+] + [
+    ("straggler", f"8 workers, {pattern}, {what}: time to the ideal", f"bench_stealing --pattern {pattern} --runs 1",
+     (figure,), aim, "")
+    for pattern in ("none", "slow", "delays", "power_law")
+    for what, figure, aim in (("work stealing", "on", "<= 1.1"), ("without", "off", None))
+] + [
     ("objective", "8 late workers, bsp: seconds to the objective", "bench_straggler --consistency bsp --objective 0.46",
      ("objective_seconds",), None, ""),
 ] + [

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
 // How a late task divides its remaining chunks among idle ones: so that all would finish at the same time if each
-// continued at its present speed. A helper is granted half of its share now, or what it can compute until the owner
-// checks again, if that is more; the rest waits, in case a task becomes slower or others become idle.
+// continued at its present speed. A helper is granted no more of its share than what it can compute until the owner
+// checks again, because a chunk that was granted does not move again: the rest waits, in case a task becomes slower or
+// others become idle. If several tasks are late, each uses its part of a helper's time only. With half of the share and
+// all of a helper's time, tasks that are late at random gave so much that their helpers ended last: supersteps took
+// 1.5 times the ideal time instead of 1.1 with 8 tasks, and 4 times with 32 (tool/bench/README.md, "Work stealing").
 #pragma once
 
 #include <algorithm>
@@ -26,14 +29,17 @@ struct chunk_helper {
 /// Assumed delay of a chunk that is sent to another task.
 inline constexpr double chunk_travel_seconds = 200e-6;
 
-/// `own`: seconds that the owner needs per chunk; 0: unknown. Returns: how many chunks to give each helper now.
-/// Cost: O((open + helpers) log helpers)
-inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::span<const chunk_helper> helpers) {
+/// `own`: seconds that the owner needs per chunk; 0: unknown. `late`: number of tasks that give chunks to the helpers,
+/// this one included. Returns: how many chunks to give each helper now. Cost: O((open + helpers) log helpers)
+inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::span<const chunk_helper> helpers,
+                                             std::size_t late = 1) {
   double known = own;
   for (const auto& h : helpers) known = known > 0 ? known : h.seconds;
   if (!(known > 0)) known = 10 * chunk_travel_seconds;
   if (!(own > 0)) own = known;
-  const auto seconds_of = [&](const chunk_helper& h) { return h.seconds > 0 ? h.seconds : known; };
+  const auto seconds_of = [&](const chunk_helper& h) {
+    return (h.seconds > 0 ? h.seconds : known) * static_cast<double>(late);
+  };
 
   using candidate = std::pair<double, std::size_t>;  // when it would have finished one more; helper, or the owner
   std::priority_queue<candidate, std::vector<candidate>, std::greater<>> next;
@@ -49,11 +55,12 @@ inline std::vector<std::size_t> chunk_shares(std::size_t open, double own, std::
     if (i < helpers.size()) ++share[i];
     next.emplace(when + (i < helpers.size() ? seconds_of(helpers[i]) : own), i);
   }
+  // The owner checks after its next chunk, and hears of results when they have travelled.
+  const double until_next = 2 * std::max(own, 2 * chunk_travel_seconds);
   for (std::size_t i = 0; i < helpers.size(); ++i) {
-    const auto busy_time = std::max(0.0, 2 * own - helpers[i].ready);
-    const auto until_next = static_cast<std::size_t>(std::min(1e6, std::ceil(busy_time / seconds_of(helpers[i]))));
-    const auto at_once = until_next - std::min(until_next, helpers[i].busy);
-    share[i] = std::min(share[i], std::max((share[i] + 1) / 2, at_once));
+    const auto busy_time = std::max(0.0, until_next - helpers[i].ready);
+    const auto enough = static_cast<std::size_t>(std::min(1e6, std::ceil(busy_time / seconds_of(helpers[i]))));
+    share[i] = std::min(share[i], enough - std::min(enough, helpers[i].busy));
   }
   return share;
 }

@@ -250,7 +250,8 @@ class work_stealing::computation {
       if (t.helps) helpers.push_back({r, t.busy, t.seconds, std::max(0.0, ready.count())});
     }
     if (helpers.empty()) return;
-    const auto shares = chunk_shares(open_chunks(), own_mean(), helpers);
+    const auto late = static_cast<std::size_t>(std::ranges::count(tasks_, false, &task::finished)) + 1;
+    const auto shares = chunk_shares(open_chunks(), own_mean(), helpers, late);
     for (std::size_t i = 0; i < helpers.size(); ++i) give(helpers[i].rank, shares[i]);
   }
 

@@ -385,22 +385,49 @@ TEST(WorkStealing, MetricsHaveTheChunksThatTravelled) {
   });
 }
 
-TEST(ChunkShares, AllFinishAtTheSameTime) {
+TEST(ChunkShares, AHelperGetsOfItsShareWhatItCanComputeUntilTheOwnerChecksAgain) {
   const auto shares = [](std::size_t open, double own, const std::vector<chunk_helper>& helpers) {
     return chunk_shares(open, own, helpers);
   };
-  // 12 chunks, a helper twice as fast: 8 and 4; it gets half of its share, at least what it needs until the next poll.
+  // 12 chunks, a helper twice as fast: 8 and 4.
   EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1}}), ElementsAre(4));
-  EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .seconds = 0.1}}), ElementsAre(8));
-  EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .busy = 6, .seconds = 0.1}}), ElementsAre(7));
+  EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .seconds = 0.1}}), ElementsAre(4));
+  EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .busy = 3, .seconds = 0.1}}), ElementsAre(1));
+  EXPECT_THAT(shares(24, 0.2, {{.rank = 1, .busy = 6, .seconds = 0.1}}), ElementsAre(0));
   EXPECT_THAT(shares(3, 1, {{.rank = 1, .seconds = 0.1}, {.rank = 4, .seconds = 0.1}}), ElementsAre(2, 1));
   // The helper still has chunks of its own.
-  EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1, .ready = 0.3}}), ElementsAre(4));
+  EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1, .ready = 0.35}}), ElementsAre(1));
+  EXPECT_THAT(shares(12, 0.2, {{.rank = 1, .seconds = 0.1, .ready = 0.5}}), ElementsAre(0));
   // Not worth the transfer.
   EXPECT_THAT(shares(5, 1e-5, {{.rank = 1, .seconds = 1e-5}}), ElementsAre(0));
+  // Shorter chunks than the way of a message.
+  EXPECT_THAT(shares(500, 1e-5, {{.rank = 1, .seconds = 1e-5}}), ElementsAre(80));
   // Nothing known, nothing open.
   EXPECT_THAT(shares(4, 0, {{.rank = 1}}), ElementsAre(Ge(1U)));
   EXPECT_THAT(shares(0, 1, {{.rank = 1}}), ElementsAre(0));
+}
+
+TEST(ChunkShares, LateTasksDoNotGiveMoreThanTheHelpersCanComputeBetweenThem) {
+  EXPECT_THAT(chunk_shares(24, 0.2, std::vector<chunk_helper>{{.rank = 1, .seconds = 0.1}}, 2), ElementsAre(2));
+  std::mt19937_64 dice(7);
+  for (int turn = 0; turn < 2000; ++turn) {
+    const std::size_t late = 1 + dice() % 40;
+    const double own = 1e-3 * static_cast<double>(1 + dice() % 50);
+    std::vector<chunk_helper> helpers(1 + dice() % 8);
+    for (auto& h : helpers) h.seconds = 1e-3 * static_cast<double>(1 + dice() % 20);
+    const std::size_t open = dice() % 200;
+    const auto shares = chunk_shares(open, own, helpers, late);
+    std::size_t given = 0;
+    for (std::size_t i = 0; i < helpers.size(); ++i) {
+      given += shares[i];
+      // Of all late tasks, if each has as many chunks: two turns of theirs, and one chunk of each.
+      const double work = static_cast<double>(late * shares[i]) * helpers[i].seconds;
+      EXPECT_LE(work, 2 * own + static_cast<double>(late) * helpers[i].seconds + 1e-12);
+      // It would not end later than the owner, which computes the rest, by more than a chunk.
+      EXPECT_LE(work, own * static_cast<double>(open) + static_cast<double>(late) * helpers[i].seconds);
+    }
+    EXPECT_LE(given, open);
+  }
 }
 
 }  // namespace
