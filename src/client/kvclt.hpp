@@ -46,7 +46,8 @@ struct kvclt_options {
 
 /// What the clients of all servers share: their identity towards the servers, their port, and their requests.
 struct client_context {
-  using before_request = std::function<void(net::verb, const std::string_view* key)>;
+  /// `key`: null: of many keys. `listed`: these are a list, in items of the request.
+  using before_request = std::function<void(net::verb, const std::string_view* key, const net::request_items* listed)>;
   /// Of requests, and of their replies; those that are sent again do not count.
   struct traffic {
     std::uint64_t requests = 0;

@@ -338,7 +338,7 @@ void multi_client::receive_part(multi_request& g, std::size_t index, const kv_re
     // The shard holds back later requests of this client until the request is retried after its keys.
     const server_group::pin_routing here(servers_);
     if (++chunk.attempts < most_attempts && !chunk.unprepared && g.set->epoch == shared_.epoch) {
-      if (shared_.before) shared_.before(g.header.what, nullptr);  // nothing may come between the keys and the request
+      if (shared_.before) shared_.before(g.header.what, nullptr, nullptr);  // nothing may come between keys and request
       send_prepare(*g.set, g.set->parts[index],
                    [&g, index](const kv_result& prepared) { g.chunks[index].unprepared = !prepared.ok(); });
       return send_part(g, index);

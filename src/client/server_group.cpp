@@ -61,10 +61,11 @@ server_group::sequence server_group::send(std::uint32_t channel, net::request_he
   wait_for_window(total);
   if (shared_.before) {
     const auto kind = net::kind_of(h.what);
-    const bool lists = kind == net::verb_kind::keys || kind == net::verb_kind::all_keys ||
-                       (kind == net::verb_kind::key_set && net::has_items(h.what));
-    if (kind == net::verb_kind::key) shared_.before(h.what, &key);
-    else if (lists) shared_.before(h.what, nullptr);
+    const bool many = kind == net::verb_kind::all_keys || (kind == net::verb_kind::key_set && net::has_items(h.what));
+    const net::request_items listed(payload, h.count);
+    if (kind == net::verb_kind::key) shared_.before(h.what, &key, nullptr);
+    else if (kind == net::verb_kind::keys) shared_.before(h.what, nullptr, &listed);
+    else if (many) shared_.before(h.what, nullptr, nullptr);
     shared_.window.reserve();  // the hook may have used up the room
   }
   const auto& to = routes_.at(channel);

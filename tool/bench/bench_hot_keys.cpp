@@ -8,7 +8,7 @@
 // column are the value of a key. A worker reads the factors of --batch cells, and adds its steps; with --staleness they
 // come from the worker's cache while they are fresh enough, and the steps of a clock are summed before they are sent.
 //
-// With --staleness keys are read one by one, and otherwise those of a step in one message a server.
+// The keys of a step are read in one message a server, with --staleness those that are not fresh in the cache.
 //
 // Prints, by worker 0, one line of JSON an epoch: {"epoch","seconds","loss"}.
 #include <gflags/gflags.h>
@@ -136,7 +136,7 @@ class factorization : public paracel::paralg {
     std::vector<std::pair<std::size_t, std::size_t>> at;
     for (auto i = first; i < end; ++i)
       at.emplace_back(place(row_key(cells_[i].row)), place(column_key(cells_[i].column)));
-    read();
+    paracel_read_multi_async(names_, values_).get();
     deltas_.assign(names_.size(), vector(FLAGS_rank));
     double loss = 0;
     for (auto i = first; i < end; ++i) {
@@ -157,13 +157,6 @@ class factorization : public paracel::paralg {
     return loss;
   }
 
-  /// With caches key by key: those that are fresh cost no message. Otherwise one message a server.
-  void read() {
-    if (FLAGS_staleness < 0) return void(paracel_read_multi_async(names_, values_).get());
-    values_.resize(names_.size());
-    for (std::size_t i = 0; i < names_.size(); ++i) paracel_read_async(names_[i], values_[i]);
-    paracel_wait();
-  }
   /// With caches they are summed until the clock ends.
   void update() {
     if (FLAGS_staleness < 0) return void(paracel_update_multi_async(names_, deltas_));

@@ -81,6 +81,12 @@ void combined_updates::send_before(const std::string_view* key) {
   for (auto& e : all) send(std::move(e));
 }
 
+void combined_updates::send_before(net::request_items listed) {
+  net::request_item item;
+  while (!sums_.empty() && listed.next(item))
+    if (auto e = sums_.take(item.key)) send(std::move(*e));
+}
+
 void combined_updates::send_all() {
   if (sums_.empty()) return;
   // One request per shard for all keys whose updates have the same function; large ones are sent separately. None is

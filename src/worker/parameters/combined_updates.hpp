@@ -39,6 +39,8 @@ class combined_updates {
   [[nodiscard]] bool empty() const noexcept { return sums_.empty(); }
   /// Called before a request on one key, or on many (null), is sent.
   void send_before(const std::string_view* key);
+  /// The same for a list of keys.
+  void send_before(net::request_items listed);
   /// Sends all of them in requests on many keys. Blocks: until they are answered; their errors are recorded.
   void send_all();
   /// Adds the sum of a key that is not sent yet to a value from its server. False: it does not fit.

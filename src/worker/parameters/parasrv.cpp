@@ -23,8 +23,9 @@ parasrv::parasrv(std::shared_ptr<session> job, const consistency& c, std::uint32
       combined_(*client_, clock_, functions_, failures_, cache_),
       many_(*client_, clock_, failures_, cache_) {
   if (c.model == consistency_model::bsp) job_->stages();
-  client_->set_pre_send_hook([this](net::verb what, const std::string_view* key) {
-    combined_.send_before(key);
+  client_->set_pre_send_hook([this](net::verb what, const std::string_view* key, const net::request_items* listed) {
+    if (listed != nullptr) combined_.send_before(*listed);
+    else combined_.send_before(key);
     cache_.before_request(what, key);
   });
 }

@@ -32,7 +32,8 @@ struct parasrv_multi::multi_call {
   std::string doing;
   std::exception_ptr error;
   std::optional<worker_cache::read_mark> mark;
-  const bool* closing = nullptr;  // the caller is gone
+  std::vector<std::uint32_t> places;  // of the keys that are asked for, in the caller's list; empty: these are all
+  const bool* closing = nullptr;      // the caller is gone
 
   /// A reply with the values, if any, of these keys contiguously. `key`: one of them.
   void take_uniform(std::span<const std::uint32_t> order, const kv_result& r, std::string_view key) {
@@ -108,23 +109,39 @@ std::shared_ptr<const sharded_keys> parasrv_multi::find_repeated(std::span<const
   return set;
 }
 
+std::uint32_t parasrv_multi::put_fresh(std::span<const std::string> keys, std::span<const std::uint32_t> others,
+                                       set_target& to) {
+  auto minimum = clock_.finished();
+  auto other = others.begin();
+  for (std::uint32_t i = 0; i < keys.size(); ++i) {
+    if (other != others.end() && *other == i) {
+      ++other;
+      continue;
+    }
+    const auto* e = cache_.find_fresh(keys[i]);
+    minimum = std::min(minimum, e->minimum);
+    naming_key(keys[i], [&] { to.put_one(i, e->view()); });
+  }
+  return minimum;
+}
+
 kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> keys, std::shared_ptr<set_target> to,
                                                 bool all) {
   const auto& c = clock_.of(keys);
-  if (worker_clock::is_clocked(c)) {
-    auto minimum = clock_.finished();
-    const bool fresh = cache_.find_all_fresh(c, keys, [&](std::size_t i, const read_cache::entry& e) {
-      minimum = std::min(minimum, e.minimum);
-      naming_key(keys[i], [&] { to->put_one(i, e.view()); });
-    });
-    if (fresh) {
-      clock_.record_staleness(minimum);
-      return 0;
-    }
-    clock_.begin_read(c);
+  const bool is_clocked = worker_clock::is_clocked(c);
+  std::vector<std::uint32_t> others;  // that are not fresh in the cache
+  if (is_clocked) others = cache_.not_fresh(c, keys);
+  // Of a repeated list only values travel, so it is asked for as a whole if most of it is. Values that are pushed are
+  // cached with their versions, which the reply for a set does not have.
+  const bool most = !is_clocked || 2 * others.size() > keys.size();
+  auto set = most && !cache_.is_pushed() ? find_repeated(keys) : nullptr;
+  if (is_clocked) {
+    const auto minimum = set == nullptr ? put_fresh(keys, others, *to) : clock_.finished();
+    if (!others.empty()) clock_.begin_read(c);
+    clock_.record_staleness(others.empty() ? minimum : std::min(minimum, clock_.slowest()));
+    if (others.empty()) return 0;
   }
-  // Values that are pushed are cached with their versions, which the reply for a set does not have.
-  if (auto set = cache_.is_pushed() ? nullptr : find_repeated(keys)) {
+  if (set != nullptr) {
     return start_set(clock_.read_call(c, net::verb::set_pull), std::move(set), {}, std::move(to), "reading",
                      all ? asked_for::list : asked_for::those_that_exist);
   }
@@ -132,7 +149,13 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
   call->to = std::move(to);
   call->minimum = clock_.slowest();
   call->all = all;
-  if (worker_clock::is_clocked(c)) call->mark.emplace(cache_);
+  std::vector<std::string> asked;
+  if (!others.empty() && others.size() < keys.size()) {
+    for (const auto i : others) asked.push_back(keys[i]);
+    keys = asked;
+    call->places = std::move(others);
+  }
+  if (is_clocked) call->mark.emplace(cache_);
   multi_client::uniform_handler uniform;  // has no versions, which the cache needs
   if (!call->mark)
     uniform = [call](std::span<const std::uint32_t> order, std::string_view first, const kv_result& r) {
@@ -143,7 +166,8 @@ kvclt::sequence parasrv_multi::start_read_multi(std::span<const std::string> key
       [this, call](std::size_t i, std::string_view key, const net::reply_item& item) {
         if (item.result == net::status::ok) {
           if (call->mark) cache_.remember_read(key, item.value, item.version, call->minimum, *call->mark);
-          call->guarded([&] { naming_key(key, [&] { call->to->put_one(i, item.value); }); });
+          const auto at = call->places.empty() ? i : call->places[i];
+          call->guarded([&] { naming_key(key, [&] { call->to->put_one(at, item.value); }); });
         } else if (item.result != net::status::not_found) {
           call->fail(item.result, net::text_of(item.value.bytes), "reading \"" + std::string(key) + "\"");
         } else if (call->all) {

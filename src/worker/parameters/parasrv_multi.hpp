@@ -115,6 +115,8 @@ class parasrv_multi {
   kvclt::sequence start_set_update(std::shared_ptr<const sharded_keys> set, const set_source& deltas,
                                    std::uint64_t function, bool clocked, std::shared_ptr<set_target> to,
                                    asked_for what);
+  /// Puts the cached values of all keys but those at these indices. Returns: the lowest `minimum` of their entries.
+  std::uint32_t put_fresh(std::span<const std::string> keys, std::span<const std::uint32_t> others, set_target& to);
   /// The set of these keys if the list is a repeated one; null: the keys must be sent.
   std::shared_ptr<const sharded_keys> find_repeated(std::span<const std::string> keys);
 

@@ -16,24 +16,31 @@ const read_cache::entry* worker_cache::find_fresh(const std::string& key) {
   return e;
 }
 
-bool worker_cache::find_all_fresh(const consistency& c, std::span<const std::string> keys,
-                                  const std::function<void(std::size_t, const read_cache::entry&)>& f) {
+std::vector<std::uint32_t> worker_cache::not_fresh(const consistency& c, std::span<const std::string> keys) {
+  constexpr std::size_t short_list = 64;
+  constexpr std::size_t samples = 16;
   const auto needed = clock_.needed(c);
-  const auto all_fresh = [&] {
-    return std::ranges::all_of(keys, [&](const auto& k) { return entries_.find_fresh(k, needed) != nullptr; });
+  const auto is_fresh = [&](std::size_t i) { return entries_.find_fresh(keys[i], needed) != nullptr; };
+  const auto may_be_fresh = [&] {
+    if (!clock_.may_cache(c) || entries_.size() == 0) return false;
+    if (keys.size() <= short_list) return true;
+    for (std::size_t n = 0; n < samples; ++n)
+      if (is_fresh(n * keys.size() / samples)) return true;
+    return false;
   };
-  bool fresh = clock_.may_cache(c) && all_fresh();
-  if (!fresh && pushed_) {
+  std::vector<std::uint32_t> others;
+  const auto look = [&] {
+    const bool any = may_be_fresh();
+    others.clear();
+    for (std::uint32_t i = 0; i < keys.size(); ++i)
+      if (!any || !is_fresh(i)) others.push_back(i);
+  };
+  look();
+  if (!others.empty() && pushed_) {
     client_.poll();
-    fresh = clock_.may_cache(c) && all_fresh();
+    look();
   }
-  if (!fresh) return false;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const auto* e = entries_.find_fresh(keys[i], needed);
-    e->read_in = clock_.finished();
-    f(i, *e);
-  }
-  return true;
+  return others;
 }
 
 void worker_cache::remember_read(std::string_view key, const value_view& value, std::uint64_t version,

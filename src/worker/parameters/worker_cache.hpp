@@ -36,10 +36,9 @@ class worker_cache {
 
   /// The entry of `key` if it may serve a read; pending pushes are processed when there seems to be none.
   const read_cache::entry* find_fresh(const std::string& key);
-  /// Calls f(index, entry) for each key; or for none, and returns false, if one of them may not serve a read. `c`: of
-  /// all keys.
-  bool find_all_fresh(const consistency& c, std::span<const std::string> keys,
-                      const std::function<void(std::size_t, const read_cache::entry&)>& f);
+  /// The indices, ascending, of the keys whose entries may not serve a read. `c`: of all keys. Of a list of more than
+  /// 64 these are all if none of 16 among them may: long lists that are read again are usually stale as a whole.
+  [[nodiscard]] std::vector<std::uint32_t> not_fresh(const consistency& c, std::span<const std::string> keys);
   /// Regardless of age.
   [[nodiscard]] const read_cache::entry* find(std::string_view key) const { return entries_.find_fresh(key, 0); }
   [[nodiscard]] bool contains(std::string_view key) const { return entries_.contains(key); }
