@@ -20,7 +20,8 @@ PROGRAMS = {
     "hot_keys.py": ([], 1, ["bench_hot_keys"], "-DPARACEL_BENCH=ON"),
     "ps.py": ([], 1, ["ps_benchmark"], "-DPARACEL_TESTS=ON"),
     "python_calls.py": ([], 1, ["bench_kv"], "-DPARACEL_BENCH=ON"),
-    "run.py": (["--bin-dir", "{build}/bin", "--group", "one,lr", "--pairs", "1"], 1, ["bench_kv", "lr"], "-DPARACEL_BENCH=ON"),
+    "run.py": (["--bin-dir", "{build}/bin", "--group", "one,hot,lr", "--pairs", "1"], 1, ["bench_kv", "bench_hot_keys", "lr"],
+               "-DPARACEL_BENCH=ON"),
     "trace.py": ([], 1, ["bench_kv"], "-DPARACEL_BENCH=ON"),
     "which_algorithm.py": (["--sets", "ratings"], 1, ["als"], "--target als"),
 }

@@ -61,12 +61,15 @@ class Arithmetic(unittest.TestCase):
             bench_run.figure_in({"b": 2, "c": 3, "text": "x", "a": None}, ("a", "d"), "p")
 
     def test_every_row_has_an_aim_that_can_be_judged_and_a_name_of_its_own(self):
-        names = [r[1] for r in bench_run.KV_ROWS] + [r[1] for r in bench_run.PROGRAM_ROWS]
+        names = [r[1] for r in bench_run.KV_ROWS + bench_run.PROGRAM_ROWS] + [name for name, _ in bench_run.HOT_ROWS]
         self.assertEqual(len(names), len(set(names)))
         for name in names:
             self.assertLess(len(name), bench_run.WIDTHS[0], name)
         for row in bench_run.PROGRAM_ROWS:
             self.assertIn(bench_run.is_met(1.0, row[4]), (True, False, None))
+        self.assertTrue(bench_run.is_met(1.0, bench_run.HOT_AIM))
+        ways = bench_run.hot_keys.arguments(["--ways", ",".join(way for _, way in bench_run.HOT_ROWS)]).ways
+        self.assertEqual(ways, [way for _, way in bench_run.HOT_ROWS])
 
 
 class Runs(unittest.TestCase):

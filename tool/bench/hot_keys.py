@@ -4,6 +4,7 @@
 from Zipf distributions, beside the same with uniform ones (bench_hot_keys.cpp has the recipe).
 
     tool/bench/hot_keys.py                          10 million cells, as published: some minutes an epoch
+    tool/bench/hot_keys.py --batch 64 --epochs 2    in steps of 64 cells instead of 8: about a minute an epoch
     tool/bench/hot_keys.py --cells 200000 --pairs 2
 
   single home    asp: every read goes to the server of its key
@@ -65,7 +66,7 @@ def measure(args, way, skew):
             "moved": sum(e["partitions"] for e in events if e["event"] == "moved")}
 
 
-def main():
+def arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="folder of the build")
     parser.add_argument("--cells", type=int, default=10_000_000)
@@ -80,11 +81,17 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--ways", default=",".join(WAYS), help="some of: " + ", ".join(WAYS) + "; separated by commas")
     parser.add_argument("--json", metavar="FILE", help="all figures")
-    args = parser.parse_args()
-    ways = [way.strip() for way in args.ways.split(",")]
-    for way in ways:
+    args = parser.parse_args(words)
+    args.ways = [way.strip() for way in args.ways.split(",")]
+    for way in args.ways:
         if way not in WAYS:
             parser.error(f"argument --ways: {way!r}: want some of " + ", ".join(WAYS))
+    return args
+
+
+def main():
+    args = arguments()
+    ways = args.ways
     figures = {way: {"zipf": [], "uniform": []} for way in ways}
     for _ in range(args.pairs):
         for way in ways:

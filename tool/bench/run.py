@@ -27,6 +27,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import hot_keys  # noqa: E402
 from running import CannotMeasure, built_in, output_of  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -189,7 +190,7 @@ PROGRAM_ROWS = [
 ]
 # Maximum runs of a row in these groups, unless --pairs is less: they take long, or vary little.
 MOST_RUNS = {"rows": 5, "ids": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3,
-             "allreduce": 3}
+             "allreduce": 3, "hot": 3}
 
 # Groups whose rows are measured on one processor, too.
 PINNED = ("one", "flight", "many", "sets", "large", "unix", "rows", "ids")
@@ -198,6 +199,9 @@ PINNED = ("one", "flight", "many", "sets", "large", "unix", "rows", "ids")
 # rounds, 4 workers, 2 servers.
 LR_ROWS = [("dgd", "", "<= 0.4"), ("ipm", "", "<= 0.4"), ("downpour", "", "<= 1.5"), ("agd", "", "<= 9.0"),
            ("agd", "unix", "<= 0.4")]
+# A small size of hot_keys.py, and the ways of which the time of an epoch is compared with that of uniform keys.
+HOT, HOT_AIM = "--cells 100000", "<= 1.2"
+HOT_ROWS = [(f"hot keys, {way}: s an epoch, to uniform keys", way) for way in ("single home", "caches", "caches + rebalance")]
 # One round of the smallest of these jobs, and beside it as many processes that do nothing, at once.
 START, START_AIM = "start and end of a job: 4 workers, 2 servers, s", "<= 0.1"
 START_FLOOR = ["/bin/sh", "-c", "for i in 1 2 3 4 5 6 7; do /bin/true & done; wait"]
@@ -347,6 +351,17 @@ def program_row(args, programs, group, name, command, names, aim, base):
     return row
 
 
+def hot_row(args, name, way):
+    of = hot_keys.arguments(HOT.split() + ["--build", os.path.dirname(args.bin_dir)])
+    runs = [[hot_keys.measure(of, way, skew) for skew in (of.skew, 0)] for _ in range(min(args.pairs, MOST_RUNS["hot"]))]
+    zipf, uniform = zip(*runs)
+    row = {"group": "hot", "name": name, "command": f"hot_keys.py {HOT} --ways '{way}'", "aim": HOT_AIM, "unit": "s",
+           "figures": [run["seconds"] for run in zipf], "zipf": zipf, "uniform": uniform,
+           **compared([run["seconds"] for run in zipf], [run["seconds"] for run in uniform], [])}
+    row["met"] = is_met(row["ratio"], row["aim"])
+    return row
+
+
 def lr_command(args, folder, data, method, rounds, *options):
     plugin = os.path.join(os.path.dirname(args.bin_dir), "lib", "liblr_update.so")
     config = {"training_input": data, "test_input": data, "predict_input": data, "output": os.path.join(folder, method),
@@ -492,7 +507,8 @@ def all_rows(args):
         for r in PROGRAM_ROWS:
             if r[0] == group and wanted(args, group, r[1]):
                 rows.append((group, r[1], r[2], lambda r=r: program_row(args, programs, *r)))
-    return rows
+    return rows + [("hot", name, f"hot_keys.py {HOT} --ways '{way}'", lambda r=(name, way): hot_row(args, *r))
+                   for name, way in HOT_ROWS if wanted(args, "hot", name)]
 
 
 def measured(group, name, command, measure):
@@ -509,7 +525,7 @@ def write_json(path, result):
 
 
 def arguments(words=None):
-    groups = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS])) + ["start", "lr"]
+    groups = list(dict.fromkeys([r[0] for r in KV_ROWS] + [r[0] for r in PROGRAM_ROWS])) + ["hot", "start", "lr"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin-dir", default=os.path.join(ROOT, "build", "bin"),
                         help="where the programs are (default: build/bin)")
