@@ -53,6 +53,18 @@ class basic_entry_store {
     if (valued_) last_value_[last_size_] = value;
     ++last_size_;
   }
+  /// Pushes n entries. `value` is not used without values.
+  void append(const std::uint32_t* row, const Column* column, const double* value, std::size_t n) {
+    for (std::size_t done = 0; done < n;) {
+      if (last_size_ == last_capacity_) grow();
+      const auto some = std::min(n - done, last_capacity_ - last_size_);
+      std::copy_n(row + done, some, last_.row.get() + last_size_);
+      std::copy_n(column + done, some, last_.column.get() + last_size_);
+      if (valued_) std::copy_n(value + done, some, last_value_.get() + last_size_);
+      last_size_ += some;
+      done += some;
+    }
+  }
   /// Block i of those that are left. Lifetime: until the next push, drop or call with this room.
   [[nodiscard]] view block(std::size_t i, room& to) {
     if (i == full_.size()) return {last_.row.get(), last_.column.get(), last_value_.get(), last_size_};

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "load/chunked_alltoall.hpp"
@@ -237,10 +239,11 @@ class row_buckets {
     switch (rule) {
       case duplicate_rule::sum:
         return before + now;
+      // Of zeros, the one with a minus is less: the order of duplicates must not matter.
       case duplicate_rule::min:
-        return std::min(before, now);
+        return now < before || (now == before && std::signbit(now)) ? now : before;
       case duplicate_rule::max:
-        return std::max(before, now);
+        return now > before || (now == before && std::signbit(before)) ? now : before;
       default:
         return now;
     }
@@ -297,7 +300,12 @@ class row_buckets {
 /// With `once`, chooses the end of an entry that becomes its row: the greater one as often as the smaller, so that rows
 /// are balanced as with both ways; the same for (c, a).
 void turn_once(std::uint64_t& a, std::uint64_t& c, const build_options& o) {
-  if (o.once && ((a + c) % 2 == 0) != (a < c)) std::swap(a, c);
+  if (!o.once) return;
+  // Chosen by an index: a branch would be predicted wrongly half of the time.
+  const std::uint64_t ends[] = {a, c};
+  const std::size_t turned = ((a + c) % 2 == 0) != (a < c) ? 1 : 0;
+  a = ends[turned];
+  c = ends[1 - turned];
 }
 
 /// Calls f(row, column) for each stored form of an entry.
@@ -309,13 +317,13 @@ void each_way(std::uint64_t a, std::uint64_t c, const build_options& o, F&& f) {
   if (o.both_ways && a != c) f(c, a);
 }
 
-/// Sends entries to the owners of their rows. Returns: those that arrive.
+/// Sends entries to the owners of their rows; begin(n) is told how many will arrive, and take(w, row, column, value)
+/// gets those of worker w in its order.
 /// For each worker the entries are scanned separately, each round from where the last one ended: no extra memory, and
 /// one comparison per entry and worker.
-template <class Column, class RowOf, class ColumnOf>
-std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::uint64_t>& first,
-                                            chunked_vector& entries, const build_options& o, RowOf&& row_of,
-                                            ColumnOf&& column_of) {
+template <class Column, class RowOf, class ColumnOf, class Begin, class Take>
+void send(Comm& comm, const std::vector<std::uint64_t>& first, chunked_vector& entries, const build_options& o,
+          RowOf&& row_of, ColumnOf&& column_of, Begin&& begin, Take&& take) {
   const auto size = comm.get_size();
   const bool valued = entries.valued();
   const std::size_t item = 4 + sizeof(Column) + (valued ? 8 : 0);
@@ -353,23 +361,33 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
     while (to != end) {
       if (p.block != unpacked) b = entries.block(p.block - dropped, room);
       unpacked = p.block;
+      // In local variables, as what is written to bytes might be anything else to the compiler. Every entry is written,
+      // and the next one overwrites it if it is another worker's: whose it is changes from one to the next, so that a
+      // branch would often be predicted wrongly.
+      const auto from = b;
+      const auto how = o;
+      const bool with_values = valued;
+      const auto item_bytes = item;
+      auto k = p.k;
+      bool second_way = p.second_way;
       const auto put = [&](std::uint64_t row, std::uint64_t column) {
-        const auto r = static_cast<std::uint32_t>(row - low);
-        const auto c = static_cast<Column>(column);
-        to = store_fields(to, r, c);
-        if (valued) to = store_fields(to, b.value[p.k]);
+        auto* const rest = store_fields(to, static_cast<std::uint32_t>(row - low), static_cast<Column>(column));
+        if (with_values) store_fields(rest, from.value[k]);
+        to += item_bytes & (std::size_t{0} - (row - low < rows ? 1 : 0));
       };
-      for (; p.k < b.size && to != end; ++p.k) {
-        std::uint64_t a = row_of(b, p.k);
-        std::uint64_t c = column_of(b, p.k);
-        if (a == c && !o.self_loops) continue;
-        turn_once(a, c, o);
-        if (!p.second_way && a - low < rows) put(a, c);
-        if (!o.both_ways || a == c) continue;
-        p.second_way = to == end;
-        if (p.second_way) break;
-        if (c - low < rows) put(c, a);
+      for (; k < from.size && to != end; ++k) {
+        std::uint64_t a = row_of(from, k);
+        std::uint64_t c = column_of(from, k);
+        if (a == c && !how.self_loops) continue;
+        turn_once(a, c, how);
+        if (!second_way) put(a, c);
+        if (!how.both_ways || a == c) continue;
+        second_way = to == end;
+        if (second_way) break;
+        put(c, a);
       }
+      p.k = k;
+      p.second_way = second_way;
       if (p.k == b.size) {
         ++p.block;
         p.k = 0;
@@ -382,8 +400,9 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
     }
     for (; dropped < needed; ++dropped) entries.drop_front();
   };
-  std::vector<basic_entry_store<Column>> from;
-  for (std::size_t w = 0; w < size; ++w) from.emplace_back(valued);
+  std::uint64_t arriving = 0;
+  for (const auto& of : comm.allgather(items)) arriving += of[comm.get_rank()];
+  begin(arriving);
   exchange_items(comm, items, item, fill, [&](std::size_t w, std::span<const std::byte> bytes) {
     for (std::size_t at = 0; at < bytes.size(); at += item) {
       std::uint32_t r = 0;
@@ -391,10 +410,15 @@ std::vector<basic_entry_store<Column>> send(Comm& comm, const std::vector<std::u
       double v = 1;
       const auto* value = load_fields(bytes.data() + at, r, c);
       if (valued) load_fields(value, v);
-      from[w].push(r, c, v);
+      take(w, r, c, v);
     }
   });
-  return from;
+}
+
+/// Whether rows are the same for any order of the entries: nothing distinguishes duplicates, or one is chosen by its
+/// value.
+bool any_order(duplicate_rule rule, bool valued) {
+  return !valued || rule == duplicate_rule::min || rule == duplicate_rule::max;
 }
 
 void release(index_numbers& rows, index_numbers& columns) {
@@ -452,16 +476,28 @@ numbered_rows<Column> build_rows(Comm comm, const std::vector<std::uint64_t>& fi
       buckets.build(options.duplicates, out, twice);
       return out;
     }
-    auto from = send<Column>(comm, first, entries, options, row_of, column_of);
-    std::size_t n = 0;
-    for (auto& f : from) n += f.size();
-    row_buckets<Column> buckets(rows, n, entries.valued());
-    for (auto& f : from) {
-      f.drain_blocks([&](const auto& b) {
-        for (std::size_t k = 0; k < b.size; ++k) buckets.push(b.row[k], b.column[k], entries.valued() ? b.value[k] : 1);
-      });
+    const bool valued = entries.valued();
+    std::optional<row_buckets<Column>> buckets;
+    const auto begin = [&](std::uint64_t n) { buckets.emplace(rows, n, valued); };
+    if (any_order(options.duplicates, valued)) {
+      const auto take = [&](std::size_t, std::uint32_t row, Column column, double value) {
+        buckets->push(row, column, value);
+      };
+      send<Column>(comm, first, entries, options, row_of, column_of, begin, take);
+    } else {
+      std::vector<basic_entry_store<Column>> from;
+      for (std::size_t w = 0; w < comm.get_size(); ++w) from.emplace_back(valued);
+      const auto take = [&](std::size_t w, std::uint32_t row, Column column, double value) {
+        from[w].push(row, column, value);
+      };
+      send<Column>(comm, first, entries, options, row_of, column_of, begin, take);
+      for (auto& f : from) {
+        f.drain_blocks([&](const auto& b) {
+          for (std::size_t k = 0; k < b.size; ++k) buckets->push(b.row[k], b.column[k], valued ? b.value[k] : 1);
+        });
+      }
     }
-    buckets.build(options.duplicates, out, twice);
+    buckets->build(options.duplicates, out, twice);
     return out;
   };
   const auto both = [&](auto&& row_of, auto&& column_of) {

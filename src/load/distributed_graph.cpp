@@ -60,10 +60,9 @@ void build_graph(Comm& comm, const std::vector<std::string>& files, const graph_
   rank_bitmap ghosts(comm.get_size() == 1 ? 0 : out.vertices_total());
   if (comm.get_size() > 1) {
     for (const auto* part : {&leaving, &entering}) {
-      for (const auto n : part->column) {
-        if (n - low >= own) ghosts.add(n);
-      }
+      for (const auto n : part->column) ghosts.add(n);
     }
+    ghosts.remove(low, low + own);
   }
   ghosts.count();
   if (own + ghosts.size() > std::numeric_limits<std::uint32_t>::max())

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,8 +66,10 @@ entry_parser::entry_parser(const entry_layout& layout, const entry_options& opti
       entries_(use.values),
       entries_of_file_(layout.matrices.size()) {
   for (int f = 0; f < 2; ++f) {
+    fresh_[f].resize(batch);
     fresh_index_[f].resize(batch);
   }
+  if (use.values) fresh_value_.resize(batch);
   if (options.ids == entry_options::id_kind::name) make_names();
 }
 
@@ -90,23 +93,15 @@ void entry_parser::flush() {
   if (n == 0) return;
   for (int f = 0; f < 2; ++f) {
     auto& ids = ids_[side(f)];
-    if (ids.numeric() && !ids.accepts(*std::ranges::max_element(fresh_[f]))) leave_dense(side(f));
+    if (ids.numeric() && !ids.accepts(*std::ranges::max_element(std::span(fresh_[f]).first(n)))) leave_dense(side(f));
   }
   for (int f = 0; f < 2; ++f) {
     auto& ids = ids_[side(f)];
-    if (ids.numeric()) ids.index(fresh_[f], fresh_index_[f].data());
+    if (ids.numeric()) ids.index(std::span(fresh_[f]).first(n), fresh_index_[f].data());
     else ids.index(fresh_name_[f], fresh_index_[f].data());
-    fresh_[f].clear();
     fresh_name_[f].clear();
   }
-  const auto& row = fresh_index_[row_field()];
-  const auto& column = fresh_index_[1 - row_field()];
-  if (use_.values) {
-    for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], fresh_value_[k]);
-  } else {
-    for (std::size_t k = 0; k < n; ++k) entries_.push(row[k], column[k], 1);
-  }
-  fresh_value_.clear();
+  entries_.append(fresh_index_[row_field()].data(), fresh_index_[1 - row_field()].data(), fresh_value_.data(), n);
 }
 
 void entry_parser::make_names() {
@@ -137,7 +132,7 @@ void entry_parser::add(const input_piece& piece, token first, token second, doub
   number(piece, 1, second, numbers[1]);
   // The second one may have turned the first one into a name as well.
   for (int f = 0; f < 2; ++f) {
-    if (ids_[side(f)].numeric()) fresh_[f].push_back(numbers[f]);
+    if (ids_[side(f)].numeric()) fresh_[f][fresh_count_] = numbers[f];
     else fresh_name_[f].push_back(f == 0 ? first.text : second.text);
   }
   add_fresh(value);
@@ -373,7 +368,7 @@ void entry_parser::take_entry(std::uint64_t first, std::uint64_t second, double 
   const std::uint64_t id[] = {first, second};
   const std::string text[] = {std::to_string(first), std::to_string(second)};
   for (int f = 0; f < 2; ++f) {
-    if (ids_[side(f)].numeric()) fresh_[f].push_back(id[f]);
+    if (ids_[side(f)].numeric()) fresh_[f][fresh_count_] = id[f];
     else fresh_name_[f].push_back(text[f]);
   }
   add_fresh(value);
@@ -398,7 +393,7 @@ void entry_parser::take_own(const own_entries& own) {
     for (int f = 0; f < 2; ++f) {
       const auto& ids = *sides[f];
       if (numeric_) {
-        fresh_[f].push_back(ids.numbers[k]);
+        fresh_[f][slot] = ids.numbers[k];
       } else if (!ids.numeric) {
         fresh_name_[f].push_back(ids.names[ids.name[k]]);
       } else {

@@ -100,12 +100,12 @@ class entry_parser {
   /// Whether the text is a numeric id; if not, all ids become names, or it is an error.
   bool number(const input_piece& piece, int field, const token& id, std::uint64_t& out);
   void add_fresh(double value) {
-    if (use_.values) fresh_value_.push_back(value);
+    if (use_.values) fresh_value_[fresh_count_] = value;
     if (++fresh_count_ == batch) flush();
   }
   void add_numbers(std::uint64_t first, std::uint64_t second, double value) {
-    fresh_[0].push_back(first);
-    fresh_[1].push_back(second);
+    fresh_[0][fresh_count_] = first;
+    fresh_[1][fresh_count_] = second;
     add_fresh(value);
   }
   /// Assigns indices to the ids read last.
@@ -123,7 +123,7 @@ class entry_parser {
   id_interner ids_[2];
   chunked_vector entries_;
   // Ids read and not yet in entries_, of each field either numbers or names: looked up in batches. Names point into the
-  // piece.
+  // piece. Numbers and values are in arrays of that size.
   static constexpr std::size_t batch = 4096;
   std::size_t fresh_count_ = 0;
   std::vector<std::uint64_t> fresh_[2];

@@ -107,7 +107,31 @@ std::size_t whole_names(std::span<const std::byte> bytes) {
   return at;
 }
 
+/// Without branches on which list is next, which would often be predicted wrongly.
+id_list merge_numbers(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) {
+  const auto each = [&](auto&& put) {
+    std::size_t i = 0;
+    std::size_t j = 0;
+    while (i < a.size() && j < b.size()) {
+      const auto x = a[i];
+      const auto y = b[j];
+      put(std::min(x, y));
+      i += x <= y ? 1 : 0;
+      j += y <= x ? 1 : 0;
+    }
+    for (; i < a.size(); ++i) put(a[i]);
+    for (; j < b.size(); ++j) put(b[j]);
+  };
+  std::size_t n = 0;
+  each([&](std::uint64_t) { ++n; });
+  std::vector<std::uint64_t> both(n);
+  auto* to = both.data();
+  each([&](std::uint64_t id) { *to++ = id; });
+  return id_list(std::move(both));
+}
+
 id_list merge_two(const id_list& a, const id_list& b) {
+  if (a.numeric()) return merge_numbers(a.numbers(), b.numbers());
   auto both = id_list::empty(a.numeric());
   // Memory that is never written costs nothing.
   both.reserve(a.size() + b.size(), a.name_bytes() + b.name_bytes());

@@ -117,11 +117,15 @@ id_interner::sorted_ids id_interner::take_sorted_dense() {
   }
   sorted_ids out;
   const auto n = static_cast<std::size_t>(std::count(seen_.begin(), seen_.end(), 1));
-  std::vector<std::uint64_t> ids;
-  ids.reserve(n);
+  // Every number is written, and the next one overwrites it if it is not an id: a branch would often be predicted
+  // wrongly.
+  std::vector<std::uint64_t> ids(n + 1);
+  std::size_t found = 0;
   for (std::size_t i = 0; i < seen_.size(); ++i) {
-    if (seen_[i] != 0) ids.push_back(i);
+    ids[found] = i;
+    found += seen_[i];
   }
+  ids.pop_back();
   free_memory(seen_);
   free_memory(ranges_);
   if (n > 0 && ids.back() != n - 1) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -120,6 +122,116 @@ TEST(BuildRows, AreSortedAndDuplicatesStayInInputOrder) {
       expect_sorted_rows<std::uint32_t>(comm, 50000, n, false, n > 100);
     }
   });
+}
+
+/// What a worker shall build of the entries of all workers, in the order of their ranks.
+template <class Column>
+struct expected_rows {
+  numbered_rows<Column> rows;
+  std::vector<std::uint64_t> bits;  // of the values
+};
+
+struct placed_entry {
+  std::uint32_t row, column;
+  double value;
+};
+
+template <class Column>
+expected_rows<Column> rows_of_all(const std::vector<placed_entry>& all, const build_options& how, std::uint64_t low,
+                                  std::uint64_t high, bool valued) {
+  std::vector<placed_entry> stored;
+  for (const auto& e : all) {
+    if (e.row == e.column && !how.self_loops) continue;
+    auto [a, c, value] = e;
+    // An edge is stored at its smaller end if the sum of both is even, otherwise at the greater one.
+    if (how.once && (a < c) != ((a + c) % 2 == 0)) std::swap(a, c);
+    stored.push_back({a, c, value});
+    if (how.both_ways && a != c) stored.push_back({c, a, value});
+  }
+  std::ranges::stable_sort(stored, {}, [](const placed_entry& e) { return std::pair(e.row, e.column); });
+  const auto less = [](double x, double y) { return x < y || (x == y && std::signbit(x) && !std::signbit(y)); };
+  expected_rows<Column> wanted;
+  auto& rows = wanted.rows;
+  std::vector<double> values;
+  std::uint64_t last_row = high;
+  for (const auto& e : stored) {
+    if (e.row < low || e.row >= high) continue;
+    while (rows.begin.size() <= e.row - low) rows.begin.push_back(rows.column.size());
+    if (how.duplicates == duplicate_rule::keep || last_row != e.row || rows.column.back() != e.column) {
+      rows.column.push_back(e.column);
+      values.push_back(e.value);
+    } else {
+      using enum duplicate_rule;
+      auto& v = values.back();
+      if (how.duplicates == sum) v += e.value;
+      else if (how.duplicates == last || (how.duplicates == min ? less(e.value, v) : less(v, e.value))) v = e.value;
+    }
+    last_row = e.row;
+  }
+  while (rows.begin.size() <= high - low) rows.begin.push_back(rows.column.size());
+  for (const auto v : values)
+    if (valued) wanted.bits.push_back(std::bit_cast<std::uint64_t>(v));
+  return wanted;
+}
+
+/// Each worker has some of the entries of every row.
+template <class Column>
+void expect_rows_of_all(Comm comm, const build_options& how, bool valued, std::size_t most, std::uint64_t seed) {
+  constexpr std::uint64_t rows_of_each = 40;
+  const auto workers = comm.get_size();
+  const auto rows = static_cast<std::uint32_t>(rows_of_each * workers);
+  std::vector<std::uint64_t> first;
+  for (std::size_t w = 0; w <= workers; ++w) first.push_back(w * rows_of_each);
+  std::mt19937_64 random(seed);
+  std::vector<placed_entry> all;
+  chunked_vector entries(valued, 1000);
+  for (std::size_t w = 0; w < workers; ++w) {
+    // Those of rank 0 have many duplicates; those of the last one are few, and need fewer rounds.
+    const std::size_t n = w == 0 ? most : w + 1 == workers ? 30 : 2000;
+    for (std::size_t k = 0; k < n; ++k) {
+      // Zeros of both signs, and values whose sum shows their order.
+      const double value =
+          random() % 4 == 0 ? (random() % 2 == 0 ? 0.0 : -0.0) : static_cast<double>(random() % 1000) / 7;
+      const auto row = static_cast<std::uint32_t>(random() % rows);
+      all.push_back({row, static_cast<std::uint32_t>(random() % 5 == 0 ? row : random() % rows), value});
+      if (w == comm.get_rank()) entries.push(row, all.back().column, value);
+    }
+  }
+  index_numbers identity;
+  index_numbers also;
+  duplicate_entry twice;
+  const auto built = build_rows<Column>(comm, first, entries, identity, also, how, twice);
+  const auto low = first[comm.get_rank()];
+  const auto wanted = rows_of_all<Column>(all, how, low, low + rows_of_each, valued);
+  const auto what = std::to_string(workers) + " workers, rule " + std::to_string(static_cast<int>(how.duplicates)) +
+                    (how.once        ? ", once"
+                     : how.both_ways ? ", both ways"
+                                     : "") +
+                    (valued ? ", with values" : "");
+  ASSERT_EQ(built.begin, wanted.rows.begin) << what;
+  ASSERT_EQ(built.column, wanted.rows.column) << what;
+  std::vector<std::uint64_t> bits;
+  for (const auto v : built.value) bits.push_back(std::bit_cast<std::uint64_t>(v));
+  ASSERT_EQ(bits, wanted.bits) << what;
+}
+
+TEST(BuildRows, AreTheSameForAnyNumberOfWorkers) {
+  for (const auto workers : worker_counts) {
+    cluster job({.workers = workers});
+    job.run([&](Comm comm) {
+      std::uint64_t seed = 5;
+      using enum duplicate_rule;
+      expect_rows_of_all<std::uint32_t>(comm, {.both_ways = true}, true, 90'000, ++seed);  // several rounds
+      for (const auto rule : {sum, keep, last, min, max}) {
+        for (const bool valued : {false, true}) {
+          expect_rows_of_all<std::uint32_t>(comm, {.self_loops = false, .duplicates = rule}, valued, 6000, ++seed);
+          expect_rows_of_all<std::uint64_t>(comm, {.both_ways = true, .duplicates = rule}, valued, 6000, ++seed);
+          expect_rows_of_all<std::uint32_t>(comm, {.once = true, .self_loops = false, .duplicates = rule}, valued, 6000,
+                                            ++seed);
+        }
+      }
+    });
+  }
 }
 
 }  // namespace

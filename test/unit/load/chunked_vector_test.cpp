@@ -3,6 +3,7 @@
 // Packed blocks of entries against the entries themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -35,7 +36,14 @@ struct filled {
       all.column.push_back(
           static_cast<Column>(last && column_bits < 64 ? (std::uint64_t{1} << column_bits) - 1 : below(column_bits)));
       if (valued) all.value.push_back(static_cast<double>(random()));
-      store.push(all.row.back(), all.column.back(), valued ? all.value.back() : 1);
+    }
+    // One by one, then several at once: fewer than a block has, and more.
+    std::size_t k = 0;
+    for (; k < n / 3; ++k) store.push(all.row[k], all.column[k], valued ? all.value[k] : 1);
+    while (k < n) {
+      const auto some = std::min<std::size_t>(1 + random() % (3 * block_entries), n - k);
+      store.append(all.row.data() + k, all.column.data() + k, valued ? all.value.data() + k : nullptr, some);
+      k += some;
     }
   }
   static constexpr std::size_t block_entries = 50;
