@@ -64,6 +64,19 @@ class Figures(unittest.TestCase):
             with self.assertRaisesRegex(cost.CannotMeasure, "ours: no figure objective"):
                 cost_rows.same("objective")(output, line(1))
 
+    def test_the_time_of_the_rounds_is_found_in_any_unit(self):
+        check = cost_rows.computing(cost_rows.same("objective"))
+        theirs = "objective 1\ntrain_seconds 2.5\n"
+        for time, seconds in (("673 ms, of which 50 % rounds, 13 % ending", "0.34"),
+                              ("2 s, of which 9 % loading, 50 % rounds", "1.00"),
+                              ("12.5 s, of which 50 % rounds, 10 % loading, 3 % ending; the worker: 73 % computing", "6.25"),
+                              ("2 min 05 s, of which 10 % rounds", "12.50"), ("1 h 02 min, of which 100 % rounds", "3720.00")):
+            good, text = check("objective 1\nprun: result: rmse 1, 2\nprun: time: %s\nprun: done in 1 s\n" % time, theirs)
+            self.assertTrue(good)
+            self.assertTrue(text.endswith("computing alone %s s, 2.50 s" % seconds), text)
+        with self.assertRaisesRegex(cost_rows.CannotMeasure, "no time of the rounds"):
+            check("objective 1\nprun: time: 2 s, of which 99 % running", theirs)
+
     def test_liblinears_objective_is_found(self):
         self.assertEqual(cost_rows.figure("iter 3\nObjective value = 10558.7\n#nonzeros = 98\n", "Objective", "it"), 10558.7)
 

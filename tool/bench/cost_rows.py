@@ -53,10 +53,12 @@ def computing(check):
     the rounds, the tool by its figure train_seconds."""
     def with_seconds(a, b):
         good, text = check(a, b)
-        rounds = re.search(r"time: (\S+) s, of which (?:.*, )?(\d+) % rounds", a)
+        rounds = re.search(r"time: ([^,]+), of which (?:.*, )?(\d+) % rounds", a)
         if not rounds:
             raise CannotMeasure("ours: no time of the rounds in %r" % a[-300:])
-        seconds = float(rounds[1]) * int(rounds[2]) / 100
+        units = {"h": 3600, "min": 60, "s": 1, "ms": 1e-3}
+        whole = sum(float(n) * units[unit] for n, unit in re.findall(r"(\S+) (h|min|ms|s)\b", rounds[1]))
+        seconds = whole * int(rounds[2]) / 100
         return good, "%s; computing alone %.2f s, %.2f s" % (text, seconds, figure(b, "train_seconds", "the tool"))
     return with_seconds
 
