@@ -134,6 +134,11 @@ PROGRAM_ROWS = [
     for op in ("pull", "add")
     for what, lists in ((f"{op}, 1 list:", 1), (f"{op}, 64 lists:", 64), (f"{op}, new lists:", 0))
 ] + [
+    ("replicas", f"update 8 B, 64 in flight, {servers} servers, R = {servers}: to R = 1",
+     f"bench_kv --verb update --value_bytes 8 --window 64 --servers {servers} --replicas {servers}", ("calls_per_second",),
+     aim, f"bench_kv --verb update --value_bytes 8 --window 64 --servers {servers}")
+    for servers, aim in ((2, ">= 0.65"), (3, ">= 0.5"))
+] + [
     ("cache", "cached vector, a reference, ns", "bench_cache", ("hit_by_reference_ns",), "<= 200", ""),
     ("cache", "cached vectors of many keys, a reference, ns", "bench_cache", ("hit_by_reference_many_keys_ns",), None, ""),
     ("cache", "cached vector, copied, ns", "bench_cache", ("hit_copied_ns",), None, ""),
@@ -148,6 +153,9 @@ PROGRAM_ROWS = [
      ("ratio",), ">= 0.5", ""),
     ("checkpoint", "1 GB read back from a checkpoint, MB/s", "bench_checkpoint --mb 1024 --repeat 3",
      ("restore_mb_per_s",), None, ""),
+    ("scale", "longest insertion of a key, 10^10 keys, us", "bench_scale", ("insert_us.longest",), "<= 2000", ""),
+    ("scale", "longest insertion of a row, 10^10 rows, us", "bench_scale", ("row_insert_us.longest",), "<= 2000", ""),
+    ("scale", "1,100 workers and servers join, ms", "bench_scale", ("joins_ms",), None, ""),
     ("memory", "bytes of a key (20 characters, one double, 1 M keys)", "bench_key_memory", ("bytes_per_key",), "<= 80", ""),
     ("memory", "growth after a million in and out twice, bytes", "bench_key_memory", ("growth_bytes",), "<= 4e6", ""),
     ("memory", "10 M keys loaded, keys/s", "bench_key_memory --keys 10000000 --turns 1", ("load_keys_per_second",), None, ""),
@@ -190,7 +198,7 @@ PROGRAM_ROWS = [
 ]
 # Maximum runs of a row in these groups, unless --pairs is less: they take long, or vary little.
 MOST_RUNS = {"rows": 5, "ids": 5, "cache": 5, "scan": 5, "checkpoint": 3, "memory": 3, "straggler": 3, "objective": 3,
-             "allreduce": 3, "hot": 3}
+             "allreduce": 3, "hot": 3, "scale": 3}
 
 # Groups whose rows are measured on one processor, too.
 PINNED = ("one", "flight", "many", "sets", "large", "unix", "rows", "ids")
