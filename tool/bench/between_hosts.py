@@ -10,8 +10,8 @@ divided between them. In each run ours and Open MPI's alternate in the same proc
   mpi        the same with --mpi-messages, where they use MPI's
   encrypted  -m mpi, where they use ours, as with -m ssh, slurm and external
 
-The hosts use cubic for tcp's congestion control, Linux's default, or the one of --congestion: bbr paces what is sent, and over such
-a cable large messages then wait for its timers.
+The hosts use cubic for tcp's congestion control, Linux's default, or the one of --congestion: bbr paces what is sent, and over
+such a cable large messages then wait for its timers.
 
 PARACEL_DIRECT_LINKS=0 measures our messages through ZeroMQ alone, as before workers connected directly.
 
