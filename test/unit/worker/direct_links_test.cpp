@@ -309,7 +309,7 @@ class TwoWorkers : public testing::TestWithParam<way> {
     o.find = [this](std::uint32_t of) { return worker_place{.address = addresses_[of]}; };
     o.check = [] {};
     o.doubt = 200ms;
-    o.link_host = "127.0.0.1";
+    o.link_host = link_host_;
     o.encrypts = GetParam().is_encrypted;
     return std::make_unique<peer_channels>(std::move(o), std::move(ports_[rank]));
   }
@@ -374,6 +374,7 @@ class TwoWorkers : public testing::TestWithParam<way> {
 
   std::optional<net::zmq_transport> zmq_;
   net::inproc_transport inproc_;
+  std::string link_host_ = "127.0.0.1";
   std::array<std::unique_ptr<net::port>, 2> ports_;
   std::array<std::string, 2> addresses_;
   std::set<std::uint16_t> zmq_ports_;
@@ -387,6 +388,21 @@ TEST_P(TwoWorkers, ConnectDirectlyAfterAFewMessages) {
     exchange_until_linked(all, rank);
     exchange(all, rank, 300, 300'000, true);
     exchange(all, rank, 300, 300'000, false);
+    EXPECT_TRUE(all.is_linked(1 - rank));
+  });
+}
+
+TEST_P(TwoWorkers, ConnectByIPv6) {
+  sockaddr_in6 loopback{};
+  loopback.sin6_family = AF_INET6;
+  loopback.sin6_addr = in6addr_loopback;
+  const owned_fd tried(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::bind(tried.get(), reinterpret_cast<const sockaddr*>(&loopback), sizeof loopback) != 0)
+    GTEST_SKIP() << "no IPv6 here";
+  link_host_ = "::1";
+  both([this](peer_channels& all, std::uint32_t rank) {
+    exchange_until_linked(all, rank);
+    exchange(all, rank, 30, 100'000, true);
     EXPECT_TRUE(all.is_linked(1 - rank));
   });
 }
