@@ -26,16 +26,18 @@ class Slurm(SlurmTest):
         return run
 
     def test_the_first_job(self):
-        """On two hosts, with the bits of one host; worker 0's output is the job's."""
+        """On two hosts, encrypted or not, with the bits of one host; worker 0's output is the job's."""
         local = self.local("cfg.json")
         model = read_bytes(os.path.join(self.folder, "out", "lr_theta_0"))
         self.assertTrue(model)
-        self.write_config("there.json", output="there/")
-        job = self.submit("-w", "4", "-p", "2", "-c", "there.json", LR)
-        self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
-        self.assertEqual(read_bytes(os.path.join(self.folder, "there", "lr_theta_0")), model)
-        for line in local.out().splitlines()[:-1]:
-            self.assertIn(line, self.said())
+        for folder, options in (("there", ()), ("clear", ("--insecure",))):
+            self.write_config(folder + ".json", output=folder + "/")
+            job = self.submit("-w", "4", "-p", "2", *options, "-c", folder + ".json", LR)
+            self.assertEqual(self.cluster.wait_for_end(job), ("COMPLETED", "0:0", "0"), self.said())
+            self.assertEqual(read_bytes(os.path.join(self.folder, folder, "lr_theta_0")), model)
+            self.assertEqual("nothing is encrypted" in self.said(), bool(options), self.said())
+            for line in local.out().splitlines()[:-1]:
+                self.assertIn(line, self.said())
 
     def test_a_killed_server_is_replaced_on_the_other_node(self):
         name, environment, enough = self.paced("replaced.json", output="replaced/")
