@@ -288,6 +288,20 @@ TEST(GraphAlgorithms, ShortestPathsAreTheLeastSumsOfWeightsForAnyWidthOfTheBucke
   }
 }
 
+TEST(GraphAlgorithms, BucketsAreNarrowerWhereFewVerticesHaveMostOfTheEdges) {
+  cluster({.workers = 3, .servers = 1}).run([&](Comm comm) {
+    const auto expect_width = [&](std::uint64_t vertices, std::uint64_t hubs, std::uint64_t degree, double width) {
+      test_graph g{vertices, {}};  // all edges begin at the first vertices
+      for (std::uint64_t e = 0; e < hubs * degree; ++e)
+        g.edges.push_back({e / degree, (e / degree + e % degree + 1) % vertices, 3});
+      EXPECT_DOUBLE_EQ(alg::delta_stepping(comm, part_of(g, comm.get_rank(), 3, {.weighted = true}), 0).delta(), width);
+    };
+    expect_width(100, 100, 8, 2 * 3 / 8.0);
+    expect_width(100, 25, 40, 2 * 3 / 20.0);           // the root of the mean square is 20
+    expect_width(1000, 1, 999, 2 * 3 / (16 * 0.999));  // a star
+  });
+}
+
 TEST(GraphAlgorithms, TheGreatestIdThatReachesAVertex) {
   const auto oracle = [](const test_graph& g) {
     const auto reach = reach_of(g, false);
