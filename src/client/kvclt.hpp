@@ -46,7 +46,7 @@ struct kvclt_options {
 
 /// What the clients of all servers share: their identity towards the servers, their port, and their requests.
 struct client_context {
-  /// `key`: null: of many keys. `listed`: these are a list, in items of the request.
+  /// `key`: of one; else null, and `listed` has the keys if the request lists them in its items. Both null: any keys.
   using before_request = std::function<void(net::verb, const std::string_view* key, const net::request_items* listed)>;
   /// Of requests, and of their replies; those that are sent again do not count.
   struct traffic {

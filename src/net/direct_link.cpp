@@ -104,6 +104,7 @@ void direct_link::begin(std::vector<std::byte> hello) {
   const mutex_lock lock(access_);
   hello_ = std::move(hello);
   begun_ = false;
+  heard_ = false;
   queued_ = true;
   due_ = clock::now() + courier_delay;
   if (!write()) broken_ = true;
@@ -237,6 +238,7 @@ bool direct_link::receive(const taker& take) {
       return true;
     }
     any = true;
+    heard_ = true;
     const auto bytes = static_cast<std::size_t>(n);
     bool is_good = true;
     if (direct) {

@@ -94,6 +94,8 @@ class direct_link final : public courier_task {
   void begin(std::vector<std::byte> hello);
   /// Whether the connection is there and the handshake has been sent.
   [[nodiscard]] bool has_begun() const noexcept { return begun_.load(std::memory_order_acquire); }
+  /// Whether it is known that the other worker has this connection, and not only its host. The owner's.
+  [[nodiscard]] bool is_heard() const noexcept { return heard_; }
   void send(const link_record& head, shared_buffer body);
   /// Sends what is queued, as far as the socket takes it. Returns: whether nothing is left.
   bool push();
@@ -136,6 +138,7 @@ class direct_link final : public courier_task {
   const unsigned forks_before_;
   std::atomic<bool> broken_{false};
   bool ended_ = false;  // the owner's
+  bool heard_ = true;   // the owner's
   std::atomic<bool> queued_{false};
   std::atomic<bool> begun_{true};
   mutex access_;

@@ -253,8 +253,11 @@ class External(JobTest):
 
     def test_a_workers_death_ends_all(self):
         run = self.paced("dead.json", "-w", "2", "-p", "1", output="dead/", rounds=100000)
-        joined = [self.join("worker", "--index", "0"), self.join("worker", "--index", "1"), self.join("server")]
+        joined = [self.join("worker", "--index", "0", PARACEL_DIRECT_LINKS="0"), self.join("worker", "--index", "1"),
+                  self.join("server")]
         self.said(run, "round 1/")
+        for one, is_said in zip(joined, (True, False)):
+            self.assertEqual(b"PARACEL_DIRECT_LINKS=0" in read_bytes(f"/proc/{one.process.pid}/environ"), is_said)
         joined[0].kill()
         self.assertEqual(run.wait(), 10, run.err())
         self.assertRegex(run.err(), "worker 0 .* lost: no heartbeat")

@@ -132,7 +132,7 @@ id_list merge_numbers(std::span<const std::uint64_t> a, std::span<const std::uin
 
 id_list merge_two(const id_list& a, const id_list& b) {
   if (a.numeric()) return merge_numbers(a.numbers(), b.numbers());
-  auto both = id_list::empty(a.numeric());
+  auto both = id_list::empty(false);
   // Memory that is never written costs nothing.
   both.reserve(a.size() + b.size(), a.name_bytes() + b.name_bytes());
   std::size_t i = 0;

@@ -112,7 +112,6 @@ void direct_links::forget_before(std::uint32_t rank, std::uint32_t turn) {
 void direct_links::attend_listener() {
   if (!listener_) return;
   const auto now = clock::now();
-  std::erase_if(offers_, [&](const auto& o) { return o.second.until < now; });
   for (std::size_t i = 0; i < most_accepted && !offers_.empty(); ++i) {
     owned_fd fd(::accept4(listener_->get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd.get() < 0) {
@@ -124,6 +123,8 @@ void direct_links::attend_listener() {
     accepted_.push_back({.fd = std::move(fd), .until = now + hello_limit});
   }
   std::erase_if(accepted_, [&](accepted& a) { return admit(a) || a.until < now; });
+  // Not before: a worker that computed for as long may have taken an offer in time.
+  std::erase_if(offers_, [&](const auto& o) { return o.second.until < now; });
   if (!offers_.empty()) return;
   accepted_.clear();
   listener_.reset();

@@ -107,12 +107,17 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   net::check_message_size({.head = bytes.bytes()}, {.max_message_bytes = options_.max_message_bytes});
   if (links_) turn_to_link(rank);
   auto& p = reach(rank);
+  while (p.on_link && links_->find(rank) == nullptr && read_links()) {  // it has broken: what it kept goes first
+  }
   ++p.last;
   auto h = header_for(p);
   h.function = to.communicator;
   h.table = static_cast<std::uint32_t>(to.tag);
+  // Acknowledgements are read only now and then: to look for them costs as much as a short message.
+  p.unread_bytes += bytes.size() + bytes_of_a_message;
   transmit(rank, p, h, std::move(bytes));
-  if (!p.on_link) {
+  if (!p.on_link || p.unread_bytes >= most_unsaid_bytes) {
+    p.unread_bytes = 0;
     while (progress(milliseconds{0})) {
     }
   }
@@ -153,7 +158,7 @@ void peer_channels::transmit(std::uint32_t rank, outgoing_peer& p, net::request_
   if (over != nullptr && over->turn == p.turn && (p.on_link || !p.channel.keeps())) {
     p.on_link = true;
     p.channel.keep(h, as_tail ? shared_buffer{} : bytes, as_tail ? bytes : shared_buffer{});
-    const auto received = from_[rank].taken;
+    const auto received = taken_over(rank, *over);
     over->link->acknowledged = received;
     over->link->unsaid_bytes = 0;
     over->link->send({.received = received,
@@ -236,18 +241,28 @@ bool peer_channels::is_linked(std::uint32_t rank) const {
   return p != to_.end() && p->second.on_link;
 }
 
+std::size_t peer_channels::unacknowledged_bytes(std::uint32_t rank) const {
+  const auto p = to_.find(rank);
+  return p == to_.end() ? 0 : p->second.channel.kept_bytes();
+}
+
 bool peer_channels::flush(milliseconds limit) {
   const auto end = steady_clock::now() + limit;
-  // A worker that computes acknowledges nothing, but its host does.
+  // A worker that computes acknowledges nothing, but its host does. What that does not take in time goes to ZeroMQ,
+  // which takes all of it.
+  const auto most_on_links = end - limit * 3 / 4;
   const auto is_done = [this](const auto& p) {
     auto* const over = p.second.on_link ? links_->find(p.first) : nullptr;
-    return !p.second.channel.keeps() || (over != nullptr && over->link->has_arrived());
+    return !p.second.channel.keeps() || (over != nullptr && over->link->is_heard() && over->link->has_arrived());
   };
   for (;;) {
     while (progress(milliseconds{0})) {
     }
     acknowledge_all();
     if (std::ranges::all_of(to_, is_done)) return true;
+    if (steady_clock::now() >= most_on_links)
+      for (const auto& p : to_)
+        if (p.second.on_link && !is_done(p)) links_->close(p.first);
     const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
     if (left.count() <= 0) return false;
     check_links();
@@ -302,13 +317,14 @@ void peer_channels::on_port() {
 
 /// As progress, with direct connections.
 bool peer_channels::receive_for(milliseconds wait) {
-  if (read_links()) return true;
   const auto at_port = [this] {
     if (!port_->receive(in_, milliseconds{0})) return false;
     on_port();
     return true;
   };
-  if (at_port()) return true;
+  const bool any = read_links();
+  if (any && ++reads_ % looks_between_ports != 0) return true;
+  if (at_port() || any) return true;
   if (wait.count() <= 0) return false;
   const auto begin = steady_clock::now();
   for (unsigned looks = 1;; ++looks) {
@@ -338,6 +354,12 @@ bool peer_channels::read_links() {
   return any;
 }
 
+/// The last message that has been received of the process at the other end.
+std::uint64_t peer_channels::taken_over(std::uint32_t rank, const direct_links::peer_link& over) {
+  const auto& from = from_[rank];
+  return from.client == over.client ? from.taken : 0;
+}
+
 /// Says what this worker has received.
 void peer_channels::acknowledge(direct_links::peer_link& over, std::uint64_t received) {
   over.link->unsaid_bytes = 0;
@@ -347,7 +369,7 @@ void peer_channels::acknowledge(direct_links::peer_link& over, std::uint64_t rec
 void peer_channels::acknowledge_all() {
   if (!links_) return;
   links_->for_each([this](std::uint32_t rank, direct_links::peer_link& l) {
-    if (l.link->has_begun()) acknowledge(l, from_[rank].taken);
+    if (l.link->has_begun()) acknowledge(l, taken_over(rank, l));
   });
 }
 
@@ -389,11 +411,13 @@ void peer_channels::on_message() {
     port_->reply(in_.from, {.head = head});
   };
   const bool asks = h.what == net::verb::ping;
-  if (asks) (void)read_links();  // what its sender knows to have arrived here
   if (bad != nullptr || (h.what != net::verb::message && !asks) || h.rank >= options_.size || h.rank == options_.rank)
     return reply(net::status::bad_request, 0);
   if (h.job != options_.job) return reply(net::status::wrong_job, 0);
   auto& from = from_[h.rank];
+  // What was sent before this may have arrived over the direct connection.
+  while (h.sequence > from.taken + (asks ? 0 : 1) && read_links()) {
+  }
   if (h.epoch < from.turn) return;  // of a process that was replaced
   if (from.client != h.client) {    // its first message, or one of another process with this rank
     if (h.low_watermark != 1) return reply(net::status::conflict, 0);  // its earlier ones went to a process before this

@@ -13,8 +13,8 @@
 //              many messages at once. The next message takes that way once all before it are acknowledged. When the
 //              connection ends or the network is silent, what is unacknowledged goes through ZeroMQ as before
 //
-// No thread: messages arrive while the owner sends or receives. In between, ZeroMQ carries them as far as the queue of
-// the receiver's socket.
+// No thread: messages arrive while the owner sends (over a direct connection, once in a MiB) or receives. In between,
+// ZeroMQ carries them as far as the queue of the receiver's socket.
 //
 // A worker that was replaced is another receiver: messages to the previous process, and those that it had sent and no
 // peer had received, are lost. Peers notice by the new process's first message, which says how many were this worker
@@ -112,17 +112,20 @@ class peer_channels {
   bool flush(milliseconds limit);
   /// Whether messages to this worker take a direct connection now.
   [[nodiscard]] bool is_linked(std::uint32_t rank) const;
+  /// Of the messages to this worker.
+  [[nodiscard]] std::size_t unacknowledged_bytes(std::uint32_t rank) const;
 
  private:
   using steady_clock = std::chrono::steady_clock;
   struct outgoing_peer {
     net::reliable_channel channel;
     std::uint32_t turn = 0;
-    std::uint64_t last = 0;    // sequence
-    std::uint64_t oldest = 0;  // kept message, at the last check
-    int checks = 0;            // since it is the oldest
-    int turnings = 0;          // how often `send` has waited to take the direct connection
-    bool on_link = false;      // all that is unacknowledged took the direct connection
+    std::uint64_t last = 0;        // sequence
+    std::uint64_t oldest = 0;      // kept message, at the last check
+    int checks = 0;                // since it is the oldest
+    int turnings = 0;              // how often `send` has waited to take the direct connection
+    bool on_link = false;          // all that is unacknowledged took the direct connection
+    std::size_t unread_bytes = 0;  // sent over it since arrivals were read
   };
   struct incoming_peer {
     std::uint64_t client = 0;
@@ -137,6 +140,7 @@ class peer_channels {
   void check_link(std::uint32_t rank, outgoing_peer& p);
   bool read_links();
   void on_record(std::uint32_t rank, direct_links::peer_link& over, const net::link_record& r, byte_vector body);
+  [[nodiscard]] std::uint64_t taken_over(std::uint32_t rank, const direct_links::peer_link& over);
   void acknowledge(direct_links::peer_link& over, std::uint64_t received);
   void acknowledge_all();
   bool receive_for(milliseconds wait);
@@ -159,6 +163,7 @@ class peer_channels {
   std::map<std::uint32_t, int> absences_;  // how often in a row a peer was found gone; under this rank: all peers
   net::incoming in_;
   std::optional<direct_links> links_;
+  unsigned reads_ = 0;  // of them
 };
 
 }  // namespace paracel

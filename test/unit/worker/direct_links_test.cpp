@@ -515,6 +515,86 @@ TEST_P(TwoWorkers, WhatAWorkerSentBeforeItLeftIsReceived) {
   });
 }
 
+/// More than its host takes while it computes.
+TEST_P(TwoWorkers, ALargeLastMessageToAWorkerThatComputesIsReceived) {
+  constexpr std::size_t bytes = 20'000'000;
+  std::atomic<bool> has_left{false};
+  both([&](peer_channels& all, std::uint32_t rank) {
+    const auto other = static_cast<int>(1 - rank);
+    exchange_until_linked(all, rank);
+    if (rank == 1) {
+      while (!has_left) std::this_thread::sleep_for(1ms);
+      const auto m = all.take(all.post({other, 5, 1}), std::chrono::milliseconds(at_most));
+      ASSERT_TRUE(m.has_value());
+      ASSERT_EQ(m->bytes, filled(bytes, 3));
+      return;
+    }
+    all.send({other, 5, 1}, shared_buffer::holding(filled(bytes, 3)), false);
+    EXPECT_TRUE(all.is_linked(1));
+    EXPECT_FALSE(all.flush(2s));
+    EXPECT_FALSE(all.is_linked(1));
+    auto leaves = std::move(mine_[rank]);
+    leaves.reset();
+    has_left = true;
+  });
+}
+
+/// Its host has accepted the connection, and acknowledges what is sent over it.
+TEST_P(TwoWorkers, AConnectionThatTheOtherWorkerHasNotTakenIsNotTrusted) {
+  std::atomic<bool> has_flushed{false};
+  both([&](peer_channels& all, std::uint32_t rank) {
+    const auto other = static_cast<int>(1 - rank);
+    const auto receive = [&] {
+      const auto m = all.take(all.post({other, 5, 1}), std::chrono::milliseconds(at_most));
+      ASSERT_TRUE(m.has_value());
+      ASSERT_EQ(m->bytes, filled(8, 0));
+    };
+    const auto send = [&] { all.send({other, 5, 1}, shared_buffer::holding(filled(8, 0)), false); };
+    if (rank == 0) {
+      for (int i = 0; i < 4; ++i) send();
+      while (!has_flushed) std::this_thread::sleep_for(1ms);
+      return receive();
+    }
+    for (int i = 0; i < 4; ++i) receive();
+    for (const auto end = steady_clock::now() + 300ms; steady_clock::now() < end;) all.check_links();
+    send();
+    EXPECT_TRUE(all.is_linked(0));
+    EXPECT_FALSE(all.flush(400ms));
+    has_flushed = true;
+  });
+}
+
+/// Nothing but its own sending makes it read what comes back.
+TEST_P(TwoWorkers, AWorkerThatOnlySendsReadsAcknowledgements) {
+  both([&](peer_channels& all, std::uint32_t rank) {
+    const auto other = static_cast<int>(1 - rank);
+    const auto last = filled(8, 1);
+    exchange_until_linked(all, rank);
+    if (rank == 1) {
+      for (byte_vector got; got != last;) {
+        const auto m = all.take(all.post({other, 5, 1}), std::chrono::milliseconds(at_most));
+        ASSERT_TRUE(m.has_value());
+        got = m->bytes;
+      }
+      return;
+    }
+    const auto send = [&](unsigned seed) {
+      all.send({other, 5, 1}, shared_buffer::holding(filled(8, seed)), false);
+      return all.unacknowledged_bytes(1);
+    };
+    bool is_read = false;
+    std::size_t before = 0;
+    for (const auto end = steady_clock::now() + at_most; !is_read && steady_clock::now() < end;) {
+      const auto now = send(0);
+      is_read = now < before;
+      before = now;
+    }
+    EXPECT_TRUE(is_read);
+    EXPECT_TRUE(all.is_linked(1));
+    (void)send(1);
+  });
+}
+
 std::pair<owned_fd, owned_fd> connected_by_tcp() {
   const owned_fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   owned_fd one(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -17,6 +17,7 @@ from ..common.exit_status import FAILURE, USAGE, Failure
 from .hosts import is_loopback, own_address
 
 VARIABLE, KEY_VARIABLE = "PARACEL_RENDEZVOUS", "PARACEL_JOB_KEY_FILE"
+WAYS = ("PARACEL_SHARED_MEMORY", "PARACEL_DIRECT_LINKS")  # 0: workers exchange messages in another way
 INTERNAL = "paracel1;"  # what a process of a job has in that variable
 SETTINGS = "external.json"
 REMINDER = 10.0  # seconds until the first line that names the missing; then twice as long, and so on

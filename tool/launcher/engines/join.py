@@ -16,7 +16,7 @@ from ..common.output import write_quietly
 from ..common.printable import printable
 from ..folders.run_directory import SEND_REQUEST, request_command
 from ..programs.program import command_of, find_program, own_program
-from .external import JOIN_LIMIT, KEY_VARIABLE, VARIABLE, check_key, rendezvous_in
+from .external import JOIN_LIMIT, KEY_VARIABLE, VARIABLE, WAYS, check_key, rendezvous_in
 
 ROLES = ("server", "worker")
 INDICES = ("PARACEL_INDEX", "JOB_COMPLETION_INDEX", "SLURM_PROCID")
@@ -230,8 +230,7 @@ def join_command(arguments):
     address, (index, workers, settings) = Joining(options, where).wait()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PARACEL_", "OMPI_", "PMIX_"))}
     environment[KEY_VARIABLE] = os.path.realpath(os.environ[KEY_VARIABLE])
-    if "PARACEL_SHARED_MEMORY" in os.environ:
-        environment["PARACEL_SHARED_MEMORY"] = os.environ["PARACEL_SHARED_MEMORY"]
+    environment.update((name, os.environ[name]) for name in WAYS if name in os.environ)
     if options.role == "server":
         environment.update(settings["server_variables"])
         command = server_command(options, address, where.id(), index, settings)

@@ -7,7 +7,7 @@ import time
 from ..common.exit_status import FAILURE, USAGE, Failure
 from ..common.output import write_out
 from ..common.terminal import number_of
-from ..engines.external import SETTINGS
+from ..engines.external import SETTINGS, WAYS
 from ..engines.hosts import Places, is_loopback, logins, own_address, slots_in, usable_cores
 from ..engines.slurm import Allocation, Carrier, Steps, is_used
 from ..engines.ssh import Hosts
@@ -346,6 +346,7 @@ class Plan:
         environment.update(self.trace_environment())
         if o.delivery == "fail":
             environment["PARACEL_DELIVERY"] = o.delivery
+        environment.update((name, os.environ[name]) for name in WAYS if name in os.environ)
         if o.insecure:
             environment["PARACEL_INSECURE"] = "1"
         if o.max_message_bytes:
@@ -363,9 +364,6 @@ class Plan:
         environment = self.worker_environment(info)
         if os.isatty(1):
             environment["PARACEL_PRINTS_TO_TERMINAL"] = "1"
-        for name in ("PARACEL_SHARED_MEMORY", "PARACEL_DIRECT_LINKS"):
-            if name in os.environ:
-                environment[name] = os.environ[name]
         if o.method == "mpi":
             if not self.linked and not o.hostfile:
                 command = dies_with_us(command)  # with mpirun
