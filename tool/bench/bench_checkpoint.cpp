@@ -163,7 +163,6 @@ int main(int argc, char** argv) {
   std::string folder = FLAGS_folder.empty() ? std::filesystem::temp_directory_path().string() : FLAGS_folder;
   folder += "/bench_checkpoint_XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) give_up("cannot create " + folder);
-  const auto one = folder + "/" + storage::checkpoint_folder_name(1);
   const auto s = make_server();
   const auto keys = fill(*s);
 
@@ -172,11 +171,14 @@ int main(int argc, char** argv) {
   std::vector<double> bare;
   std::vector<double> ratios;
   std::uint64_t bytes = 0;
-  for (unsigned i = 0; i < FLAGS_repeat; ++i) {
-    storage::checkpoint_manifest m{.job = job, .clock = 1, .workers = 1, .servers = 1};
+  std::string one;
+  for (unsigned i = 1; i <= FLAGS_repeat; ++i) {
+    std::filesystem::remove_all(one);
+    one = folder + "/" + storage::checkpoint_folder_name(i);  // one that it has saved is not saved again
+    storage::checkpoint_manifest m{.job = job, .clock = i, .workers = 1, .servers = 1};
     const auto begun = clock_type::now();
-    for (const auto& a : on_all(*s, json{{"do", "save"}, {"folder", one}, {"clock", 1}}.dump()))
-      m.files.push_back(storage::entry_from_json(json::parse(a).at("file").dump(), 1, job));
+    for (const auto& a : on_all(*s, json{{"do", "save"}, {"folder", one}, {"clock", i}}.dump()))
+      m.files.push_back(storage::entry_from_json(json::parse(a).at("file").dump(), i, job));
     const auto text = m.to_text();
     disk.write(one + "/" + storage::manifest_name, net::bytes_of(text));
     saved.push_back(seconds_since(begun));

@@ -2,7 +2,6 @@
 //
 // One shard without sockets: loading in batches, memory of a key, and scans over a million keys. Prints one JSON
 // object. Keys have 20 characters and a double each.
-#include <malloc.h>
 #include <time.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 
 #include "net/protocol.hpp"
 #include "net/scan_codec.hpp"
+#include "server/node/resident_memory.hpp"
 #include "server/node/server.hpp"
 
 DEFINE_uint64(keys, 1'000'000, "keys of the scans and of the memory figure");
@@ -174,11 +174,6 @@ nlohmann::json measure(subject& s, net::verb what, const Request& r, std::uint16
           {"bytes", s.bytes}};
 }
 
-std::size_t in_use() {
-  const auto m = mallinfo2();
-  return m.uordblks + m.hblkhd;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -187,10 +182,10 @@ int main(int argc, char** argv) {
   nlohmann::json out;
   out["keys"] = FLAGS_keys;
   {
-    const auto before = in_use();
+    const auto before = srv::resident_bytes();
     subject s;
     s.load(0, FLAGS_keys, FLAGS_batch);
-    out["bytes_a_key"] = static_cast<double>(in_use() - before) / static_cast<double>(FLAGS_keys);
+    out["bytes_a_key"] = static_cast<double>(srv::resident_bytes() - before) / static_cast<double>(FLAGS_keys);
     out["counted_bytes_a_key"] = s.stats()["memory_bytes"].get<double>() / static_cast<double>(FLAGS_keys);
     out["top_10"] = measure(s, net::verb::top_k, net::top_k_request{{}, 10});
     out["sum"] = measure(s, net::verb::reduce, net::reduce_request{});
@@ -205,7 +200,7 @@ int main(int argc, char** argv) {
     for (std::uint64_t round = 0; round < 3; ++round) {
       s.load(round * FLAGS_keys, (round + 1) * FLAGS_keys, FLAGS_batch);
       s.remove_all();
-      left.push_back(in_use());
+      left.push_back(srv::resident_bytes());
     }
     const auto growth = static_cast<std::int64_t>(left.back()) - static_cast<std::int64_t>(left.front());
     out["in_and_out"] = {{"bytes_left", s.stats()["memory_bytes"]}, {"growth_bytes", growth}};
