@@ -347,8 +347,7 @@ bool peer_channels::read_links() {
   while (const auto broken = links_->take_broken()) {
     any = true;
     const auto p = to_.find(*broken);
-    if (p == to_.end()) continue;
-    p->second.on_link = false;
+    if (p == to_.end() || !std::exchange(p->second.on_link, false)) continue;
     if (p->second.channel.keeps()) p->second.channel.renew();
   }
   return any;

@@ -527,6 +527,9 @@ TEST_P(TwoWorkers, ALargeLastMessageToAWorkerThatComputesIsReceived) {
       const auto m = all.take(all.post({other, 5, 1}), std::chrono::milliseconds(at_most));
       ASSERT_TRUE(m.has_value());
       ASSERT_EQ(m->bytes, filled(bytes, 3));
+      // What this one sent last was acknowledged behind that message, and so not in time.
+      auto leaves = std::move(mine_[rank]);
+      leaves.reset();
       return;
     }
     all.send({other, 5, 1}, shared_buffer::holding(filled(bytes, 3)), false);
@@ -542,6 +545,7 @@ TEST_P(TwoWorkers, ALargeLastMessageToAWorkerThatComputesIsReceived) {
 /// Its host has accepted the connection, and acknowledges what is sent over it.
 TEST_P(TwoWorkers, AConnectionThatTheOtherWorkerHasNotTakenIsNotTrusted) {
   std::atomic<bool> has_flushed{false};
+  std::atomic<bool> is_acknowledged{false};
   both([&](peer_channels& all, std::uint32_t rank) {
     const auto other = static_cast<int>(1 - rank);
     const auto receive = [&] {
@@ -553,7 +557,9 @@ TEST_P(TwoWorkers, AConnectionThatTheOtherWorkerHasNotTakenIsNotTrusted) {
     if (rank == 0) {
       for (int i = 0; i < 4; ++i) send();
       while (!has_flushed) std::this_thread::sleep_for(1ms);
-      return receive();
+      receive();
+      while (!is_acknowledged) all.check_links();
+      return;
     }
     for (int i = 0; i < 4; ++i) receive();
     for (const auto end = steady_clock::now() + 300ms; steady_clock::now() < end;) all.check_links();
@@ -561,6 +567,8 @@ TEST_P(TwoWorkers, AConnectionThatTheOtherWorkerHasNotTakenIsNotTrusted) {
     EXPECT_TRUE(all.is_linked(0));
     EXPECT_FALSE(all.flush(400ms));
     has_flushed = true;
+    EXPECT_TRUE(all.flush(std::chrono::milliseconds(at_most)));
+    is_acknowledged = true;
   });
 }
 
