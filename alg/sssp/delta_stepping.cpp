@@ -11,8 +11,8 @@ namespace paracel::alg {
 
 namespace {
 
-// Width of a bucket in mean weights divided by the root mean square degree (README.md). That degree is several times the
-// mean where few vertices have most of the edges, which should not be relaxed for a distance that is not final.
+// Width of a bucket in mean weights divided by the root mean square degree (README.md). That degree is several times
+// the mean where few vertices have most of the edges, which should not be relaxed for a distance that is not final.
 constexpr double width_factor = 2;
 // But a star with a million edges should not have a thousand buckets.
 constexpr double most_times_mean = 16;
