@@ -106,9 +106,9 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   if (options_.used != nullptr) options_.used->add({1, net::request_header_bytes + bytes.size(), 0});
   net::check_message_size({.head = bytes.bytes()}, {.max_message_bytes = options_.max_message_bytes});
   if (links_) turn_to_link(rank);
-  auto& p = reach(rank);
-  while (p.on_link && links_->find(rank) == nullptr && read_links()) {  // it has broken: what it kept goes first
+  while (is_linked(rank) && links_->find(rank) == nullptr && read_links()) {  // it has broken: what it kept goes first
   }
+  auto& p = reach(rank);  // until something is received: the worker may be replaced
   ++p.last;
   auto h = header_for(p);
   h.function = to.communicator;
@@ -124,8 +124,8 @@ void peer_channels::send(const message_address& to, shared_buffer bytes, bool wa
   if (!waits) return;
   const auto begin = steady_clock::now();
   growing_timer doubt(options_.patience, options_.doubt);
-  while (p.channel.kept_bytes() > options_.window_bytes) {
-    if (progress(options_.patience) && p.channel.kept_bytes() <= options_.window_bytes) return;
+  while (unacknowledged_bytes(rank) > options_.window_bytes) {
+    if (progress(options_.patience) && unacknowledged_bytes(rank) <= options_.window_bytes) return;
     check_links();
     if (limit && steady_clock::now() - begin > *limit)
       throw network_error(
