@@ -34,8 +34,9 @@
 #include <paracel/detail/bytes.hpp>
 
 #include "core/shared_buffer.hpp"
+#include "net/courier.hpp"
 #include "net/mutex.hpp"
-#include "net/unix_link.hpp"
+#include "net/owned_fd.hpp"
 
 namespace paracel::net {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// Connections over Unix sockets, and the thread that finishes what their owners cannot do without waiting. An internal
-// header of unix_transport.cpp.
+// Connections over Unix sockets. What their owners cannot do without waiting, a courier does. An internal header of
+// unix_transport.cpp.
 #pragma once
 
 #include <sys/socket.h>
@@ -16,11 +16,11 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/shared_buffer.hpp"
+#include "net/courier.hpp"
 #include "net/mutex.hpp"
 #include "net/owned_fd.hpp"
 #include "net/transport.hpp"
@@ -31,31 +31,6 @@ namespace paracel::net {
 
 /// The socket of an address. Throws: network_error unless it is ipc:// and a path that fits.
 std::string unix_path(const std::string& address);
-
-/// What the courier does for the owner of a connection.
-class courier_task {
- public:
-  using clock = std::chrono::steady_clock;
-  courier_task() = default;
-  courier_task(const courier_task&) = delete;
-  courier_task& operator=(const courier_task&) = delete;
-  virtual ~courier_task() = default;
-
-  /// Does what is possible without waiting. Returns: whether there is nothing left to do.
-  virtual bool work(clock::time_point now) = 0;
-  /// What the courier waits for: events of a descriptor (-1: none), at most until a time.
-  struct wish {
-    int fd = -1;
-    short events = 0;
-    clock::time_point until{};
-  };
-  [[nodiscard]] virtual wish waits_for() = 0;
-  /// Set when the task is handed to the courier, cleared by `work`.
-  bool hand_over() noexcept { return !with_courier_.exchange(true); }
-
- protected:
-  std::atomic<bool> with_courier_{false};
-};
 
 /// One connection. What the socket does not take at once is queued here, and the courier sends it.
 ///
@@ -144,26 +119,6 @@ class unix_link final : public courier_task {
   std::size_t opening_bytes_ PARACEL_GUARDED_BY(access_) = 0;
   clock::time_point next_try_ PARACEL_GUARDED_BY(access_){};
   std::chrono::milliseconds pause_ PARACEL_GUARDED_BY(access_){0};
-};
-
-/// The thread that connects to addresses that nobody listens at yet, and sends what a receiver did not read in time.
-/// It starts when it has something to do. Thread-safety: any thread.
-class unix_courier {
- public:
-  unix_courier() = default;
-  unix_courier(const unix_courier&) = delete;
-  unix_courier& operator=(const unix_courier&) = delete;
-  /// Blocks: until lingering links are done, a fifth of a second at most.
-  ~unix_courier();
-  void take(const std::shared_ptr<courier_task>& task);
-
- private:
-  void run();
-  mutex access_;
-  std::vector<std::shared_ptr<courier_task>> fresh_ PARACEL_GUARDED_BY(access_);
-  bool stops_ PARACEL_GUARDED_BY(access_) = false;
-  owned_fd alarm_;
-  std::thread thread_;
 };
 
 }  // namespace paracel::net

@@ -33,7 +33,7 @@ class unix_transport::hub {
   hub(transport_limits limits, std::function<void(std::string_view)> dropped)
       : limits_(limits), dropped_(std::move(dropped)) {}
   [[nodiscard]] const transport_limits& limits() const noexcept { return limits_; }
-  [[nodiscard]] unix_courier& courier() noexcept { return courier_; }
+  [[nodiscard]] net::courier& sender() noexcept { return courier_; }
   void tell_dropped(std::string_view why) const {
     if (dropped_) dropped_(why);
   }
@@ -41,7 +41,7 @@ class unix_transport::hub {
  private:
   const transport_limits limits_;
   const std::function<void(std::string_view)> dropped_;
-  unix_courier courier_;
+  courier courier_;
 };
 
 namespace {
@@ -268,7 +268,7 @@ class unix_transport::unix_port final : public port {
     if (outcome == unix_link::sent::all) [[likely]]
       return true;
     if (outcome == unix_link::sent::rest_queued) {
-      hub_->courier().take(links_[link.number() & 0xffffffffU]);
+      hub_->sender().take(links_[link.number() & 0xffffffffU]);
       return true;
     }
     retire(link);

@@ -101,7 +101,7 @@ class direct_links {
   std::map<std::uint32_t, std::uint32_t> over_;  // the turn of the process with which there was one, or an offer
   std::map<std::uint32_t, peer_link> links_;
   std::vector<pollfd> polled_;
-  net::unix_courier courier_;
+  net::courier courier_;
 };
 
 }  // namespace paracel

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "net/zmq_transport.hpp"
+#include "test/support/filled_bytes.hpp"
 
 namespace paracel {
 namespace {
@@ -29,14 +30,9 @@ using net::direct_link;
 using net::link_box;
 using net::owned_fd;
 using std::chrono::steady_clock;
+using test::filled;
 
 constexpr auto at_most = 20s;  // only failures take this long
-
-byte_vector filled(std::size_t size, unsigned seed) {
-  byte_vector all(size);
-  for (std::size_t i = 0; i < size; ++i) all[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
-  return all;
-}
 
 std::pair<owned_fd, owned_fd> connected_pair() {
   std::array<int, 2> both{};
@@ -97,7 +93,7 @@ TEST_P(DirectLink, TheCourierSendsWhatTheSocketDidNotTake) {
   auto [one, other] = connected_pair();
   const auto a = std::make_shared<direct_link>(std::move(one), boxes(GetParam(), true), 8U << 20U);
   direct_link b(std::move(other), boxes(GetParam(), false), 8U << 20U);
-  net::unix_courier courier;
+  net::courier courier;
   a->send({.number = 1, .size = 5'000'000}, shared_buffer::holding(filled(5'000'000, 1)));
   courier.take(a);
   byte_vector got;

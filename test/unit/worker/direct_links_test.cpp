@@ -30,6 +30,7 @@
 #include "net/direct_link.hpp"
 #include "net/inproc_transport.hpp"
 #include "net/zmq_transport.hpp"
+#include "test/support/filled_bytes.hpp"
 #include "worker/job/peer_channels.hpp"
 
 namespace paracel {
@@ -38,14 +39,9 @@ namespace {
 using namespace std::chrono_literals;
 using net::owned_fd;
 using std::chrono::steady_clock;
+using test::filled;
 
 constexpr auto at_most = 20s;  // only failures take this long
-
-byte_vector filled(std::size_t size, unsigned seed) {
-  byte_vector all(size);
-  for (std::size_t i = 0; i < size; ++i) all[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
-  return all;
-}
 
 constexpr net::curve_secret members_key{1, 2, 3, 4};
 
